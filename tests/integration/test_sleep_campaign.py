@@ -22,21 +22,31 @@ _LONG_S = STARTS_S + UNNAMED_S + 600.0
 class Double:
     """A site whose services are the test."""
 
-    def __init__(self, race_s=None):
+    def __init__(self):
         self.site = CampaignSite("test", _SIZE)
-        self.site.observer.race_s = race_s
         for service in self.site.services:
             service.since_s = 0.0
         self.cluster, self.servers = self.site.cluster, self.site.cluster.servers
+        for server in self.servers.values():
+            server.graceful = server._tells = False
         self.ticking = asyncio.get_running_loop().create_task(self.site.ticks())
 
     async def shut_down(self, name, *, label=True):
         """Put a node to sleep, by its BMC."""
-        self.servers[name].reset("GracefulShutdown")
+        self.ask(name)
         await asyncio.sleep(60)
         assert self.servers[name].is_off
         if label:
             self.site.api.patch("Node", name, _ASLEEP)
+
+    def ask(self, name):
+        """Have a BMC take a request to shut down at once."""
+        self.servers[name].note_asked(asyncio.get_running_loop().time())
+        self.servers[name].reset("GracefulShutdown")
+
+    def taint(self, name):
+        taints = [{"key": "joulie.io/asleep", "effect": "NoSchedule"}]
+        self.site.api.patch("Node", name, {"spec": {"taints": taints}})
 
     def cordon(self, *names):
         for name in names:
@@ -46,11 +56,11 @@ class Double:
         return [each.kind for each in self.site.observer.violations]
 
 
-def play(scene, **how):
+def play(scene):
     """Play a scene in virtual time, and return the kinds of what the observer found."""
 
     async def run():
-        double = Double(**how)
+        double = Double()
         async with double.site.api:
             try:
                 await scene(double)
@@ -81,8 +91,7 @@ def test_a_pod_that_runs_when_power_goes_is_cut():
 
 def test_a_pod_that_comes_while_the_server_shuts_down_is_cut_as_its_bmc_says_on_until_then():
     async def scene(double):
-        double.servers["n01"]._tells = False
-        double.servers["n01"].reset("GracefulShutdown")
+        double.ask("n01")
         assert double.servers["n01"].power_state == "On"
         double.servers["n01"].reset("On")
         await asyncio.sleep(10)
@@ -106,17 +115,48 @@ def test_pods_of_daemon_sets_and_pods_that_have_ended_are_not_cut():
     assert play(scene).kinds() == []
 
 
-@pytest.mark.parametrize(("race_s", "kinds", "races"), [(1.0, [], [-0.5]), (0.2, ["pod cut"], [])])
-def test_a_pod_of_the_race_is_counted_apart_as_far_as_the_race_is_stated(race_s, kinds, races):
+@pytest.mark.parametrize("tainted", [True, False])
+def test_a_pod_bound_after_the_last_look_is_counted_apart_only_if_it_came_past_the_taint(tainted):
     async def scene(double):
+        if tainted:
+            double.taint("n01")
+        double.ask("n01")
+        await asyncio.sleep(10)
+        double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(50)
+
+    double = play(scene)
+    assert double.kinds() == ([] if tainted else ["pod cut"])
+    assert double.site.observer.unended == ([10.0] if tainted else [])
+
+
+def test_a_pod_bound_before_the_last_look_is_cut_whatever_taint_it_came_past():
+    async def scene(double):
+        double.taint("n01")
         await asyncio.sleep(3)
         double.cluster.make(_APP, node="n01")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
         await double.shut_down("n01")
 
-    double = play(scene, race_s=race_s)
-    assert double.kinds() == kinds
-    assert double.site.observer.races == races
+    assert play(scene).kinds() == ["pod cut"]
+
+
+def test_a_kubelet_that_knows_of_the_shutdown_ends_its_pods_and_refuses_others():
+    async def scene(double):
+        double.servers["n01"].graceful = True
+        double.taint("n01")
+        running = double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(5)
+        double.ask("n01")
+        await asyncio.sleep(10)
+        assert running.finished
+        late = double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(5)
+        assert late.finished
+        assert double.site.api.get("Pod", late.name, "default")["status"]["phase"] == "Failed"
+
+    # The first one ran when the shutdown was requested, and its kubelet is no excuse.
+    assert play(scene).kinds() == ["pod cut"]
 
 
 # --- servers that are off ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Requests take a short virtual time, so that what others do in between is met. Wh
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
 from typing import Any, Final, Self, cast
 
 import aiohttp
@@ -25,6 +26,8 @@ from joulie_api.testing.watching import WatchStream
 _JSON: Final = "application/json"
 #: Of a request, there and back; short, and longer than nothing.
 _LATENCY_S: Final = 0.004
+#: Of a reset at a BMC, until it has its effect.
+_RESET_S: Final = (0.02, 1.5)
 _LIMIT_BYTES: Final = 1 << 20
 #: Requests that are kept for a report.
 _KEPT_REQUESTS: Final = 20_000
@@ -219,14 +222,17 @@ class _DirectSession:
 class BmcNetwork:
     """What Redfish connections send their requests by: BMCs by address; `unreachable` are those that do not answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, dice: Random) -> None:
         self.unreachable: set[str] = set()
+        self._dice = dice
+        self._asked: dict[str, Callable[[float], None]] = {}
         self._handlers: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {}
 
-    def add(self, address: str, application: web.Application) -> None:
-        """Have a BMC answer at an address."""
+    def add(self, address: str, application: web.Application, asked: Callable[[float], None]) -> None:
+        """Have a BMC answer at an address; `asked` gets the time at which a reset is sent, before it has its effect."""
         (route,) = application.router.routes()
         self._handlers[address] = cast(Any, route.handler)
+        self._asked[address] = asked
 
     def request(
         self,
@@ -253,6 +259,9 @@ class BmcNetwork:
         if address in self.unreachable:
             await asyncio.sleep(timeout_s)
             raise TimeoutError
+        if path.endswith("ComputerSystem.Reset"):
+            self._asked[address](asyncio.get_running_loop().time())
+            await asyncio.sleep(self._dice.uniform(*_RESET_S))
         await asyncio.sleep(_LATENCY_S)
         found = await self._handlers[address](
             cast(web.Request, _DirectRequest(method, separator + path, headers, data))

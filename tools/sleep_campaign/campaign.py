@@ -36,6 +36,7 @@ class CampaignResult:
     violations: list[SleepViolation] = field(default_factory=list)
     logs: list[list[str]] = field(default_factory=list)
     races: list[float] = field(default_factory=list)
+    unended: list[float] = field(default_factory=list)
     offs: int = 0
     boots: int = 0
     pods: int = 0
@@ -82,7 +83,7 @@ def _take(site: CampaignSite, result: CampaignResult) -> None:
     observer = site.observer
     result.violations = observer.violations
     result.logs = [site.journal.about(each.node, since_s=each.since_s) for each in observer.violations]
-    result.races, result.offs = observer.races, observer.offs
+    result.races, result.unended, result.offs = observer.races, observer.unended, observer.offs
     result.boots = sum(server.boots - 1 for server in site.cluster.servers.values())
     result.pods = site.cluster.made
     result.counts = site.journal.counts
@@ -120,6 +121,9 @@ def figures(result: CampaignResult) -> Iterable[str]:
     """Return the figures of a campaign, as lines."""
     kinds = Counter(each.kind for each in result.violations)
     yield f"seed {result.plan.seed}: {result.hours:.1f} hours of {result.plan.nodes} nodes in {result.took_s:.0f} s"
-    yield f"{result.offs} power-offs, {result.boots} boots, {result.pods} pods, {len(result.races)} in the race"
+    yield f"{result.offs} power-offs, {result.boots} boots, {result.pods} pods"
+    for what, found in (("ended in order", result.races), ("without shutdownGracePeriod", result.unended)):
+        latest = f", at most {max(found):.1f} s after the request" if found else ""
+        yield f"bound past the taint after the last look, {what}: {len(found)}{latest}"
     yield from (f"DEFECTS of the {name}: {number:.0f}" for name, number in result.defects.items())
     yield f"pods cut {kinds['pod cut']}, unknown off {kinds['unknown off']}, stuck {kinds['stuck']}"

@@ -19,6 +19,7 @@ from tools.sleep_campaign.servers import CampaignServer
 from tools.sleep_campaign.virtual_time import START_S
 
 from joulie_api.testing import make_node
+from joulie_core import labels
 from joulie_core.scoring.filter import is_sleeping
 from joulie_core.timestamps import rfc3339
 
@@ -92,10 +93,10 @@ class CampaignCluster:
 
     # --- what is made and ended ---------------------------------------------------------------------------------------
 
-    def add_server(self, server: CampaignServer, labels: Mapping[str, str]) -> None:
+    def add_server(self, server: CampaignServer, marks: Mapping[str, str]) -> None:
         """Add a server whose kubelet has registered its Node."""
         self.servers[server.name] = server
-        self._register(server, labels)
+        self._register(server, marks)
 
     def make(self, template: PodTemplate, *, runs_s: float = float("inf"), node: str = "") -> CampaignPod:
         """Make a pod; with a node that a person has named, it is bound to it."""
@@ -104,6 +105,7 @@ class CampaignCluster:
         pod = CampaignPod(f"{template.app}-{self._numbers[template.app]}", template, self._loop.time(), runs_s)
         if node:
             pod.node, pod.bound_at_s, pod.by_hand = node, self._loop.time(), not pod.is_of_node
+            pod.past_taint = self._is_tainted(node)
             self._journal.note(node, f"pod: {pod.name} made on it" + (" by hand" if pod.by_hand else ""))
         self.pods[pod.name] = pod
         self._api.put(manifest(pod))
@@ -126,6 +128,10 @@ class CampaignCluster:
         self._api.remove("Pod", pod.name, _NAMESPACE)
         self._dirty = True
 
+    def _is_tainted(self, name: str) -> bool:
+        node = self.node(name)
+        return node is not None and any(key == labels.ASLEEP_TAINT for key, _ in node.taints)
+
     def _evict(self, _namespace: str, name: str) -> int:
         pod = self.pods.get(name)
         if pod is None:
@@ -141,6 +147,15 @@ class CampaignCluster:
 
     # --- power --------------------------------------------------------------------------------------------------------
 
+    def shuts_down(self, server: CampaignServer) -> None:
+        """Have a kubelet that knows of the shutdown say so."""
+        self._report(server, ready=False)
+
+    def pods_ended(self, server: CampaignServer) -> None:
+        """Have a kubelet that knows of the shutdown end its pods."""
+        for pod in self.running_on(server):
+            self._finish(pod, "Failed")
+
     def went_off(self, server: CampaignServer) -> None:
         """End everything that runs on a server, as its power does."""
         for pod in self.on(server.name):
@@ -154,8 +169,8 @@ class CampaignCluster:
             self._register(server, {"pool": "sleepy"})
         self._report(server, ready=True)
 
-    def _register(self, server: CampaignServer, labels: Mapping[str, str]) -> None:
-        node = make_node(server.name, labels=labels, cpu=_CPUS, memory="64Gi", cpu_model="AMD EPYC 7763", cpu_sockets=2)
+    def _register(self, server: CampaignServer, marks: Mapping[str, str]) -> None:
+        node = make_node(server.name, labels=marks, cpu=_CPUS, memory="64Gi", cpu_model="AMD EPYC 7763", cpu_sockets=2)
         node["status"]["nodeInfo"] = {"bootID": server.boot_id}
         self._api.put(node)
         self._missing_since_s.pop(server.name, None)
@@ -235,12 +250,21 @@ class CampaignCluster:
                 if now_s > pod.started_at_s + pod.runs_s + _KEPT_S:
                     self._forget(pod)
             elif not pod.boot and not pod.ending:
-                pod.boot, pod.started_at_s = server.boots, now_s
-                self._write_phase(pod, "Running")
+                if server.takes_pods:
+                    pod.boot, pod.started_at_s = server.boots, now_s
+                    self._write_phase(pod, "Running")
+                elif pod.counts:
+                    pod.started_at_s = now_s
+                    self._journal.note(server.name, f"refused: {pod.name}")
+                    self._finish(pod, "Failed")
             elif pod.boot and now_s >= pod.started_at_s + pod.runs_s:
-                pod.finished, pod.boot = True, 0
-                self._dirty = True
-                self._write_phase(pod, "Succeeded")
+                self._finish(pod, "Succeeded")
+
+    def _finish(self, pod: CampaignPod, phase: str) -> None:
+        pod.finished, pod.boot = True, 0
+        pod.runs_s = min(pod.runs_s, self._loop.time() - pod.started_at_s)
+        self._dirty = True
+        self._write_phase(pod, phase)
 
     def _write_phase(self, pod: CampaignPod, phase: str) -> None:
         self._api.patch("Pod", pod.name, {"status": {"phase": phase}}, _NAMESPACE)
@@ -291,6 +315,7 @@ class CampaignCluster:
 
     def _bind(self, pod: CampaignPod, node: PlacingNode) -> None:
         pod.node, pod.bound_at_s, pod.unschedulable = node.name, self._loop.time(), False
+        pod.past_taint = self._is_tainted(node.name)
         self._journal.note(node.name, f"pod: {pod.name} bound")
         self._api.patch("Pod", pod.name, {"spec": {"nodeName": node.name}}, _NAMESPACE)
         self._write_conditions(pod, "True", "")

@@ -13,6 +13,8 @@ from tools.sleep_campaign import outages, people, workloads
 from tools.sleep_campaign.choices import MINUTE
 from tools.sleep_campaign.site import CampaignSite
 
+#: Nodes that the mean times are for.
+_USUAL_NODES: Final = 40
 Act = Callable[[CampaignSite, Random, int], Coroutine[Any, Any, None]]
 
 
@@ -22,17 +24,19 @@ class EventKind:
 
     every_min: float
     act: Act
+    #: Whether it happens the more often the more nodes there are.
+    of_pods: bool = False
 
 
 KINDS: Final[Mapping[str, EventKind]] = {
-    "burst": EventKind(12, workloads.burst),
-    "budget": EventKind(15, workloads.budget),
-    "apart": EventKind(25, workloads.apart),
-    "together": EventKind(30, workloads.together),
-    "tolerating": EventKind(20, workloads.tolerating),
-    "volume": EventKind(40, workloads.volume),
-    "job": EventKind(4, workloads.job),
-    "bare": EventKind(8, workloads.bare),
+    "burst": EventKind(12, workloads.burst, of_pods=True),
+    "budget": EventKind(15, workloads.budget, of_pods=True),
+    "apart": EventKind(25, workloads.apart, of_pods=True),
+    "together": EventKind(30, workloads.together, of_pods=True),
+    "tolerating": EventKind(20, workloads.tolerating, of_pods=True),
+    "volume": EventKind(40, workloads.volume, of_pods=True),
+    "job": EventKind(4, workloads.job, of_pods=True),
+    "bare": EventKind(8, workloads.bare, of_pods=True),
     "by-hand": EventKind(3, workloads.by_hand),
     "cordon": EventKind(12, people.cordon),
     "delete-node": EventKind(30, people.delete_node),
@@ -54,9 +58,11 @@ KINDS: Final[Mapping[str, EventKind]] = {
 
 async def happen(site: CampaignSite, seed: str, kinds: Mapping[str, EventKind], pace: float) -> None:
     """Have events of these kinds happen, `pace` times as often as usual, until cancelled."""
+    size = len(site.cluster.servers) / _USUAL_NODES
     async with asyncio.TaskGroup() as group:
         for name, kind in kinds.items():
-            group.create_task(_repeat(group, site, Random(f"{seed} {name}"), kind, pace), name=name)
+            often = pace * (size if kind.of_pods else 1.0)
+            group.create_task(_repeat(group, site, Random(f"{seed} {name}"), kind, often), name=name)
 
 
 async def _repeat(group: asyncio.TaskGroup, site: CampaignSite, dice: Random, kind: EventKind, pace: float) -> None:

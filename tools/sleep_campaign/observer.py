@@ -19,6 +19,8 @@ from joulie_core import labels
 if TYPE_CHECKING:
     from tools.sleep_campaign.site import CampaignSite
 
+#: The last look at pods is so long before the request is sent, at most.
+LOOK_S: Final = 0.05
 #: After a start of a service: its lease, its first lists, its first decision, the first answers of all BMCs.
 STARTS_S: Final = 120.0
 #: A server that is off may be without a name for so long.
@@ -41,14 +43,17 @@ class SleepViolation:
 
 
 class SleepObserver:
-    """Looks at a site; `violations` are what it has found, `races` pods that were bound after the last look."""
+    """Looks at a site; `violations` are what it has found.
+
+    Pods that were bound after the last look, past the taint, are counted apart, by the seconds from the request:
+    `races` are those that their kubelet has ended in order, `unended` those of kubelets without a
+    `shutdownGracePeriod`.
+    """
 
     def __init__(self, site: "CampaignSite") -> None:
         self.violations: list[SleepViolation] = []
         self.races: list[float] = []
-        #: A pod that was bound so short a time before the request to power off, or after it, is one of the race that
-        #: docs/decisions/0029 states; None: there is none.
-        self.race_s: float | None = None
+        self.unended: list[float] = []
         #: How often power went.
         self.offs = 0
         #: Since when there was no outage of the API server; and of BMCs, by node.
@@ -67,21 +72,27 @@ class SleepObserver:
 
     # --- pods cut -----------------------------------------------------------------------------------------------------
 
+    def asked_off(self, server: CampaignServer) -> None:
+        """Look at the pods on a server at the moment at which a shutdown begins, which its kubelet may end before."""
+        if server.graceful:
+            self._judge(server, at_request=True)
+
     def power_goes(self, server: CampaignServer) -> None:
-        """Note the pods that run on a server at the moment at which its power goes."""
+        """Look at the pods that run on a server at the moment at which its power goes."""
         self.offs += 1
-        now_s = self._loop.time()
-        asked_s = server.resets[-1][0] if server.resets else now_s
-        first_s = next((at_s for at_s, kind in reversed(server.resets) if kind == "GracefulShutdown"), asked_s)
+        self._judge(server, at_request=False)
+
+    def _judge(self, server: CampaignServer, *, at_request: bool) -> None:
         for pod in self._site.cluster.running_on(server):
-            after_s = pod.bound_at_s - first_s
-            if self.race_s is not None and after_s >= -self.race_s:
-                self.races.append(after_s)
+            after_s = pod.bound_at_s - server.asked_at_s
+            if after_s >= -LOOK_S and pod.past_taint:
+                # After the last look, past a taint that keeps pods away; nothing of Joulie can take the request back.
+                (self.races if at_request else self.unended).append(after_s)
                 continue
             how = "by hand" if pod.by_hand else "by kube-scheduler"
             side = "after" if after_s >= 0 else "before"
             what = f"{pod.name} ({pod.template.owner or 'bare'}), bound {how} {abs(after_s):.3f} s {side} the request"
-            self._found("pod cut", server.name, what, min(pod.bound_at_s, first_s) - 300)
+            self._found("pod cut", server.name, what, min(pod.bound_at_s, server.asked_at_s) - 300)
 
     # --- looked at from time to time ----------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ class CampaignPod:
     bound_at_s: float = 0.0
     #: Whether a person named its node.
     by_hand: bool = False
+    #: Whether Joulie's taint was on the node when it was bound.
+    past_taint: bool = False
     #: The boot that it runs in; 0 while it does not run.
     boot: int = 0
     started_at_s: float = 0.0

@@ -19,8 +19,11 @@ from joulie_sim.bmc.machine import STANDBY_WATTS
 _POWER_ON_S: Final = (0.5, 4.0)
 _FORCED_OFF_S: Final = 1.0
 _IDLE_WATTS: Final = 190.0
-#: One in so many servers tells that it shuts down, and one in so many shutdowns is ignored.
-_TELLING, _IGNORING = 4, 25
+#: One in so many servers tells its BMC that it shuts down, one in so many has a kubelet that knows of it, and one in so
+#: many shutdowns is ignored.
+_TELLING, _GRACEFUL, _IGNORING = 4, 2, 25
+#: A kubelet that knows of a shutdown ends its pods within so many seconds.
+_ENDED_S: Final = 4.0
 
 
 class ServerPhase(StrEnum):
@@ -45,6 +48,9 @@ class ServerTimes:
 class ServerHooks:
     """What others do when the power of a server changes."""
 
+    asked_off: Callable[["CampaignServer"], None] = lambda _server: None
+    shuts_down: Callable[["CampaignServer"], None] = lambda _server: None
+    pods_ended: Callable[["CampaignServer"], None] = lambda _server: None
     went_off: Callable[["CampaignServer"], None] = lambda _server: None
     came_up: Callable[["CampaignServer"], None] = lambda _server: None
 
@@ -52,8 +58,9 @@ class ServerHooks:
 class CampaignServer:
     """One server, as `joulie_sim.bmc.service.SimulatedBmc` takes it.
 
-    `by_service` is whether the power that it has now was requested at the BMC; `resets` are these requests with their
-    times.
+    `by_service` is whether the power that it has now was requested at the BMC; `resets` are these requests with the
+    times at which they had their effect. `graceful` is whether its kubelet has a `shutdownGracePeriod`: it then says
+    that it is not ready when the server shuts down, refuses pods, and ends those that it has.
     """
 
     def __init__(self, name: str, dice: Random, times: ServerTimes, journal: Journal, hooks: ServerHooks) -> None:
@@ -66,7 +73,10 @@ class CampaignServer:
         self.by_service = False
         self.resets: list[tuple[float, str]] = []
         self.changed_at_s = 0.0
+        #: When the request was sent that is carried out now, or was last.
+        self.asked_at_s = 0.0
         self._loop = asyncio.get_running_loop()
+        self.graceful = dice.randrange(_GRACEFUL) == 0
         self._tells = dice.randrange(_TELLING) == 0
         self._dice, self._times, self._journal, self._hooks = dice, times, journal, hooks
         self._timers: list[asyncio.TimerHandle] = []
@@ -97,6 +107,7 @@ class CampaignServer:
         self.resets.append((self._loop.time(), kind))
         if kind in {"GracefulShutdown", "PushPowerButton"} and self.phase is ServerPhase.UP:
             self.by_service = True
+            self._hooks.asked_off(self)
             if self._dice.randrange(_IGNORING):
                 self._shut_down(self._dice.uniform(*self._times.shutdown_s))
             else:
@@ -121,9 +132,18 @@ class CampaignServer:
         return self.phase in {ServerPhase.UP, ServerPhase.SHUTTING_DOWN}
 
     @property
+    def takes_pods(self) -> bool:
+        """Whether its kubelet starts pods."""
+        return self.has_kubelet and not (self.graceful and self.phase is ServerPhase.SHUTTING_DOWN)
+
+    @property
     def boot_id(self) -> str:
         """Identifier of the boot that it is in, or was in."""
         return f"{self.name}-boot-{self.boots}"
+
+    def note_asked(self, at_s: float) -> None:
+        """Take the time at which a reset was sent to the BMC."""
+        self.asked_at_s = at_s
 
     def push_button(self) -> None:
         """Have a person power it on at the front."""
@@ -146,6 +166,9 @@ class CampaignServer:
 
     def _shut_down(self, takes_s: float) -> None:
         self._enter(ServerPhase.SHUTTING_DOWN)
+        if self.graceful:
+            self._hooks.shuts_down(self)
+            self._after(min(_ENDED_S, takes_s / 2), lambda: self._hooks.pods_ended(self))
         self._after(takes_s, self._go_off)
 
     def _go_off(self) -> None:

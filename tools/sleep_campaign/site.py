@@ -59,12 +59,18 @@ class CampaignSite:
         loop = asyncio.get_running_loop()
         self.journal = Journal(loop.time)
         self.api = CampaignApi()
-        self.network = BmcNetwork()
+        self.network = BmcNetwork(Random(f"{seed} network"))
         self.cluster = CampaignCluster(self.api, Random(f"{seed} cluster"), self.journal)
         self.operator, self.outofband = make_services(self.api, self.network, self.journal, {})
         self.bmcs: dict[str, str] = {}
         self.observer = SleepObserver(self)
-        hooks = ServerHooks(self._went_off, self.cluster.came_up)
+        hooks = ServerHooks(
+            asked_off=self.observer.asked_off,
+            shuts_down=self.cluster.shuts_down,
+            pods_ended=self.cluster.pods_ended,
+            went_off=self._went_off,
+            came_up=self.cluster.came_up,
+        )
         for number in range(size.nodes):
             self._add(f"n{number:02}", number, Random(f"{seed} server {number}"), size.times, hooks)
         self._put_secret(Authority.create("campaign").pair.cert_pem.decode())
@@ -114,7 +120,7 @@ class CampaignSite:
         self.cluster.add_server(server, {"pool": "sleepy", _ZONE: f"zone-{number % 2}"})
         bmc = SimulatedBmc(PROFILES["plain"], server, user=_USER, password=_PASSWORD)  # type: ignore[arg-type]
         self.bmcs[name] = f"https://10.0.0.{number + 1}"
-        self.network.add(self.bmcs[name], bmc.application())
+        self.network.add(self.bmcs[name], bmc.application(), server.note_asked)
         self.put_bmc(name)
 
     def _put_secret(self, certificate: str) -> None:
