@@ -332,10 +332,17 @@ def test_a_deleted_node_is_registered_again_when_its_server_boots_and_not_before
     play(scene)
 
 
-def test_the_command_that_repeats_a_campaign_names_what_it_was_without():
-    plan = CampaignPlan(seed=3, hours=1.5, nodes=8, pace=2.0, kinds=frozenset(KINDS) - {"burst", "way-back"})
-    command = "just sleep-campaign --seed 3 --hours 1.5 --nodes 8 --pace 2 --without burst --without way-back"
-    assert again(plan) == command
+@pytest.mark.parametrize(
+    ("kinds", "options"),
+    [
+        (frozenset(KINDS), ""),
+        (frozenset(KINDS) - {"burst", "way-back"}, " --without burst --without way-back"),
+        (frozenset({"job", "by-hand"}), " --only by-hand --only job"),
+    ],
+)
+def test_the_command_that_repeats_a_campaign_names_its_kinds_of_events(kinds, options):
+    plan = CampaignPlan(seed=3, hours=1.5, nodes=8, pace=2.0, kinds=kinds)
+    assert again(plan) == f"just sleep-campaign --seed 3 --hours 1.5 --nodes 8 --pace 2{options}"
 
 
 # --- with the real services -------------------------------------------------------------------------------------------

@@ -81,8 +81,7 @@ async def _run(plan: CampaignPlan, result: CampaignResult, enough: int, progress
 
 def _take(site: CampaignSite, result: CampaignResult) -> None:
     observer = site.observer
-    result.violations = observer.violations
-    result.logs = [site.journal.about(each.node, since_s=each.since_s) for each in observer.violations]
+    result.violations, result.logs = observer.violations, observer.logs
     result.races, result.unended, result.offs = observer.races, observer.unended, observer.offs
     result.boots = sum(server.boots - 1 for server in site.cluster.servers.values())
     result.pods = site.cluster.made
@@ -102,9 +101,11 @@ def _line(site: CampaignSite) -> str:
 
 def again(plan: CampaignPlan) -> str:
     """Return the command that repeats a campaign."""
-    without = "".join(f" --without {each}" for each in sorted(KINDS.keys() - plan.kinds))
+    left_out = KINDS.keys() - plan.kinds
+    option, named = ("only", plan.kinds) if plan.kinds and len(plan.kinds) < len(left_out) else ("without", left_out)
+    kinds = "".join(f" --{option} {each}" for each in sorted(named))
     what = f"--seed {plan.seed} --hours {plan.hours:g} --nodes {plan.nodes} --pace {plan.pace:g}"
-    return f"just sleep-campaign {what}{without}"
+    return f"just sleep-campaign {what}{kinds}"
 
 
 def describe(result: CampaignResult, *, logs: bool = True) -> str:

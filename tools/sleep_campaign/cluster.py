@@ -239,26 +239,28 @@ class CampaignCluster:
 
     def _run_pods(self, now_s: float) -> None:
         for pod in list(self.pods.values()):
-            server = self.servers.get(pod.node)
-            if server is None or not server.has_kubelet:
-                if pod.finished and now_s > pod.started_at_s + pod.runs_s + _KEPT_S:
-                    self._forget(pod)
-                continue
-            if pod.ending and now_s >= self._removed_at_s.get(pod.name, 0.0):
+            if pod.finished and now_s > pod.started_at_s + pod.runs_s + _KEPT_S:
                 self._forget(pod)
-            elif pod.finished:
-                if now_s > pod.started_at_s + pod.runs_s + _KEPT_S:
-                    self._forget(pod)
-            elif not pod.boot and not pod.ending:
-                if server.takes_pods:
-                    pod.boot, pod.started_at_s = server.boots, now_s
-                    self._write_phase(pod, "Running")
-                elif pod.counts:
-                    pod.started_at_s = now_s
-                    self._journal.note(server.name, f"refused: {pod.name}")
-                    self._finish(pod, "Failed")
-            elif pod.boot and now_s >= pod.started_at_s + pod.runs_s:
+                continue
+            server = self.servers.get(pod.node)
+            if server is not None and server.has_kubelet and not pod.finished:
+                self._run_pod(pod, server, now_s)
+
+    def _run_pod(self, pod: CampaignPod, server: CampaignServer, now_s: float) -> None:
+        """Do what a kubelet does for a pod in a moment."""
+        if pod.ending:
+            if now_s >= self._removed_at_s[pod.name]:
+                self._forget(pod)
+        elif pod.boot:
+            if now_s >= pod.started_at_s + pod.runs_s:
                 self._finish(pod, "Succeeded")
+        elif server.takes_pods:
+            pod.boot, pod.started_at_s = server.boots, now_s
+            self._write_phase(pod, "Running")
+        elif pod.counts:
+            pod.started_at_s = now_s
+            self._journal.note(server.name, f"refused: {pod.name}")
+            self._finish(pod, "Failed")
 
     def _finish(self, pod: CampaignPod, phase: str) -> None:
         pod.finished, pod.boot = True, 0

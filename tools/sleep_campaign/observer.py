@@ -39,7 +39,6 @@ class SleepViolation:
     node: str
     what: str
     at_s: float
-    since_s: float
 
 
 class SleepObserver:
@@ -52,6 +51,8 @@ class SleepObserver:
 
     def __init__(self, site: "CampaignSite") -> None:
         self.violations: list[SleepViolation] = []
+        #: What happened to the node of each until then.
+        self.logs: list[list[str]] = []
         self.races: list[float] = []
         self.unended: list[float] = []
         #: How often power went.
@@ -188,7 +189,8 @@ class SleepObserver:
 
     def _found(self, kind: str, node: str, what: str, since_s: float) -> None:
         self._site.journal.note(node, f"VIOLATION: {kind}: {what}")
-        self.violations.append(SleepViolation(kind, node, what, self._loop.time(), since_s))
+        self.violations.append(SleepViolation(kind, node, what, self._loop.time()))
+        self.logs.append(self._site.journal.about(node, since_s=since_s))
 
 
 def _label(obj: Mapping[str, Any], key: str) -> str:
