@@ -19,7 +19,7 @@ _HOUR: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class CampaignPlan:
-    """What is run; `pace` is how many times as often as usual things happen."""
+    """What is run; `pace` is how many times as often as usual anything but pods happens."""
 
     seed: int = 0
     hours: float = 24.0

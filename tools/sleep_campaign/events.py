@@ -24,7 +24,7 @@ class EventKind:
 
     every_min: float
     act: Act
-    #: Whether it happens the more often the more nodes there are.
+    #: Whether it happens the more often the more nodes there are: the load is that of the size.
     of_pods: bool = False
 
 
@@ -47,6 +47,9 @@ KINDS: Final[Mapping[str, EventKind]] = {
     "push-button": EventKind(30, people.push_button),
     "delete-policy": EventKind(150, people.delete_policy),
     "observe": EventKind(150, people.observe),
+    "maintain": EventKind(40, people.maintain),
+    "delete-bmc": EventKind(60, people.delete_bmc),
+    "uninstall": EventKind(240, people.uninstall),
     "operator-killed": EventKind(45, outages.operator_killed),
     "outofband-killed": EventKind(75, outages.outofband_killed),
     "api-away": EventKind(75, outages.api_away),
@@ -57,11 +60,11 @@ KINDS: Final[Mapping[str, EventKind]] = {
 
 
 async def happen(site: CampaignSite, seed: str, kinds: Mapping[str, EventKind], pace: float) -> None:
-    """Have events of these kinds happen, `pace` times as often as usual, until cancelled."""
+    """Have events of these kinds happen, those that are not of pods `pace` times as often as usual, until cancelled."""
     size = len(site.cluster.servers) / _USUAL_NODES
     async with asyncio.TaskGroup() as group:
         for name, kind in kinds.items():
-            often = pace * (size if kind.of_pods else 1.0)
+            often = size if kind.of_pods else pace
             group.create_task(_repeat(group, site, Random(f"{seed} {name}"), kind, often), name=name)
 
 

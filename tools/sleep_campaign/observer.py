@@ -28,6 +28,8 @@ UNNAMED_S: Final = 120.0
 #: A pod may wait for the boot and so long.
 BEYOND_BOOT_S: Final = 60.0
 _LOOK_S: Final = 10.0
+#: Condition of the NodeBMC of a server that stays off until a person acts.
+_LEFT_OFF: Final = "LeftOff"
 _STATES: Final = frozenset({"powering-off", "asleep", "waking", "quarantined"})
 
 
@@ -134,12 +136,23 @@ class SleepObserver:
             since_s = min(since_s, server.changed_at_s)
             self._found("unknown off", server.name, f"off, and not named since {stamp(since_s)}", since_s - 600)
 
+    def uninstalled(self) -> None:
+        """Look at what is off after an uninstall that has said that all nodes are awake."""
+        for name, server in self._site.cluster.servers.items():
+            if server.is_off and server.by_service and not self._is_named(name):
+                since_s = server.changed_at_s
+                self._found("unknown off", name, f"off since {stamp(since_s)}, and uninstalled", since_s - 600)
+
     def _is_named(self, name: str) -> bool:
         """Return whether Joulie lists a server as off, or wakes it."""
         node, bmc = self._site.api.get("Node", name), self._site.api.get("NodeBMC", name)
         if node is not None and _label(node, labels.SLEEP_STATE) in _STATES:
             return True
-        return bmc is not None and bmc["spec"].get("desiredPower") == "On"
+        if bmc is None:
+            return False
+        conditions = bmc.get("status", {}).get("conditions", ())
+        left_off = any((each["type"], each["status"]) == (_LEFT_OFF, "True") for each in conditions)
+        return left_off or bmc["spec"].get("desiredPower") == "On"
 
     def _wakeable(self, server: CampaignServer, calm_s: float | None) -> PlacingNode | None:
         """Return a node that sleeps or is woken as it will be when it is awake; None of any that must not be woken."""

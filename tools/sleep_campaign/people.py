@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from tools.sleep_campaign.choices import MINUTE, going, pause
 from tools.sleep_campaign.journal import SITE
 from tools.sleep_campaign.site import POLICY, CampaignSite
+from tools.sleep_campaign.virtual_time import START_S
 
 from joulie_core import labels
+from joulie_core.timestamps import rfc3339
+
+_MAINTENANCE: Final = "joulie.io/maintenance"
 
 
 def _patch(site: CampaignSite, kind: str, name: str, change: Mapping[str, Any], what: str) -> None:
@@ -111,3 +115,64 @@ def _policy_back(site: CampaignSite) -> None:
     site.journal.note(SITE, "person: writes the policy")
     site.put_policy()
     site.observer.policy_since_s = asyncio.get_running_loop().time()
+
+
+async def maintain(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Work on a server for some time: its power is left alone."""
+    name = going(site, dice, "asleep", "waking")
+    if name in site.observer.taken:
+        return
+    site.observer.taken.add(name)
+    _annotate(site, name, _MAINTENANCE, "a fan is replaced; J. Doe")
+    await pause(dice, 5 * MINUTE, 40 * MINUTE)
+    _annotate(site, name, _MAINTENANCE, None)
+    site.observer.taken.discard(name)
+
+
+async def delete_bmc(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Delete a NodeBMC, and write it again."""
+    name = going(site, dice, "asleep")
+    if not site.api.version("NodeBMC", name):
+        return
+    site.journal.note(name, "person: deletes the NodeBMC")
+    site.api.remove("NodeBMC", name)
+    await pause(dice, MINUTE, 20 * MINUTE)
+    site.journal.note(name, "person: writes the NodeBMC")
+    site.put_bmc(name)
+
+
+async def uninstall(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Uninstall Joulie as the chart does, which wakes all nodes first, and install it again some time later."""
+    if site.observer.policy_since_s is None or not (site.operator.runs and site.outofband.runs):
+        return
+    site.observer.policy_since_s = None
+    site.journal.note(SITE, "person: uninstalls")
+    until = rfc3339(START_S + asyncio.get_running_loop().time() + 4 * 60 * MINUTE, "seconds")
+    for name in sorted(site.cluster.servers):
+        _annotate(site, name, labels.AWAKE_UNTIL, until)
+    if await _all_awake(site):
+        for service in site.services:
+            await service.kill()
+        site.observer.uninstalled()
+        await pause(dice, MINUTE, 10 * MINUTE)
+    else:
+        site.journal.note(SITE, "person: the uninstall has failed")
+    for name in sorted(site.cluster.servers):
+        _annotate(site, name, labels.AWAKE_UNTIL, None)
+    for service in site.services:
+        service.start()
+    _policy_back(site)
+
+
+async def _all_awake(site: CampaignSite) -> bool:
+    """Wait until all nodes are awake, as the hook of the chart does; return whether they are in time."""
+    for _ in range(180):
+        states = (site.cluster.node(name) for name in site.cluster.servers)
+        if not any(node is not None and labels.SLEEP_STATE in node.labels for node in states):
+            return True
+        await asyncio.sleep(10)
+    return False
+
+
+def _annotate(site: CampaignSite, name: str, key: str, value: str | None) -> None:
+    _patch(site, "Node", name, {"metadata": {"annotations": {key: value}}}, f"annotates {key}: {value}")

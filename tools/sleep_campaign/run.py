@@ -26,7 +26,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="campaigns, with this seed and the next ones")
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--nodes", type=int, default=40)
-    parser.add_argument("--pace", type=float, default=1.0, help="how many times as often as usual things happen")
+    parser.add_argument(
+        "--pace", type=float, default=1.0, help="how many times as often as usual anything but pods happens"
+    )
     parser.add_argument("--only", action="append", choices=sorted(KINDS), help="kinds of events; may be repeated")
     parser.add_argument("--without", action="append", choices=sorted(KINDS), default=[], help="may be repeated")
     parser.add_argument("--enough", type=int, default=5, help="violations after which a campaign ends")
