@@ -182,6 +182,24 @@ def test_a_server_whose_node_is_deleted_is_unknown_unless_it_is_woken():
     assert [(each.kind, each.node) for each in play(scene).site.observer.violations] == [("unknown off", "n01")]
 
 
+def test_a_node_in_quarantine_is_found_once_each_time():
+    async def scene(double):
+        for state in ("quarantined", "waking", "quarantined"):
+            double.site.api.patch("Node", "n01", {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+            await asyncio.sleep(60)
+
+    assert play(scene).kinds() == ["quarantined", "quarantined"]
+
+
+def test_an_uninstall_that_leaves_a_server_off_is_found():
+    async def scene(double):
+        await double.shut_down("n01", label=False)
+        await double.shut_down("n02")
+        double.site.observer.uninstalled()
+
+    assert [(each.kind, each.node) for each in play(scene).site.observer.violations] == [("unknown off", "n01")]
+
+
 def test_nothing_is_expected_of_services_that_do_not_run():
     async def scene(double):
         double.site.operator.since_s = None
@@ -248,7 +266,7 @@ def test_a_pod_that_is_bound_to_a_sleeping_node_is_stuck():
     assert "bound to n01" in double.site.observer.violations[0].what
 
 
-@pytest.mark.parametrize("excuse", ["cordoned", "quarantined", "no policy", "BMC away"])
+@pytest.mark.parametrize("excuse", ["cordoned", "maintained", "no policy", "BMC away"])
 def test_a_node_that_must_not_be_woken_or_cannot_be_is_not_waited_for(excuse):
     async def scene(double):
         if excuse == "no policy":
@@ -256,9 +274,8 @@ def test_a_node_that_must_not_be_woken_or_cannot_be_is_not_waited_for(excuse):
         await _pending(double)
         if excuse == "cordoned":
             double.cordon("n01")
-        if excuse == "quarantined":
-            label = {"labels": {"joulie.io/sleep-state": "quarantined"}}
-            double.site.api.patch("Node", "n01", {"metadata": label})
+        if excuse == "maintained":
+            double.site.observer.taken.add("n01")
         if excuse == "BMC away":
             double.site.observer.bmc_since_s["n01"] = float("inf")
         await asyncio.sleep(_LONG_S)

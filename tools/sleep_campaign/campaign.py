@@ -127,4 +127,4 @@ def figures(result: CampaignResult) -> Iterable[str]:
         latest = f", at most {max(found):.1f} s after the request" if found else ""
         yield f"bound past the taint after the last look, {what}: {len(found)}{latest}"
     yield from (f"DEFECTS of the {name}: {number:.0f}" for name, number in result.defects.items())
-    yield f"pods cut {kinds['pod cut']}, unknown off {kinds['unknown off']}, stuck {kinds['stuck']}"
+    yield ", ".join(f"{kind} {kinds[kind]}" for kind in ("pod cut", "unknown off", "stuck", "quarantined"))

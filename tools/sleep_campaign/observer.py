@@ -1,7 +1,8 @@
 """What must not be: looked at beside Joulie, at the servers and pods themselves.
 
-Three figures have to be 0: pods that ran on a server when its power went; servers that Joulie has switched off and
-neither lists nor wakes; pods that wait although a sleeping node fits them, for longer than its boot and a minute.
+Four figures have to be 0: pods that ran on a server when its power went; servers that Joulie has switched off and
+neither lists nor wakes; pods that wait although a sleeping node fits them, for longer than its boot and a minute; and
+nodes in quarantine, as every server here boots.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ BEYOND_BOOT_S: Final = 60.0
 _LOOK_S: Final = 10.0
 #: Condition of the NodeBMC of a server that stays off until a person acts.
 _LEFT_OFF: Final = "LeftOff"
-_STATES: Final = frozenset({"powering-off", "asleep", "waking", "quarantined"})
+_QUARANTINED: Final = "quarantined"
+_STATES: Final = frozenset({"powering-off", "asleep", "waking", _QUARANTINED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class SleepObserver:
         self._loop = asyncio.get_running_loop()
         self._looked_at_s = 0.0
         self._unnamed_since_s: dict[str, float] = {}
+        self._quarantined: set[str] = set()
         self._sleeping_since_s: dict[str, float] = {}
 
     # --- pods cut -----------------------------------------------------------------------------------------------------
@@ -109,6 +112,7 @@ class SleepObserver:
         sleeping: dict[str, PlacingNode] = {}
         for name, server in self._site.cluster.servers.items():
             self._look_at(server, now_s, calm_s)
+            self._look_for_quarantine(name)
             node = self._wakeable(server, calm_s)
             if node is None:
                 self._sleeping_since_s.pop(name, None)
@@ -135,6 +139,14 @@ class SleepObserver:
             self._unnamed_since_s[server.name] = float("inf")
             since_s = min(since_s, server.changed_at_s)
             self._found("unknown off", server.name, f"off, and not named since {stamp(since_s)}", since_s - 600)
+
+    def _look_for_quarantine(self, name: str) -> None:
+        node = self._site.cluster.node(name)
+        if node is None or node.labels.get(labels.SLEEP_STATE) != _QUARANTINED:
+            self._quarantined.discard(name)
+        elif name not in self._quarantined:
+            self._quarantined.add(name)
+            self._found("quarantined", name, "in quarantine, and its server boots", self._loop.time() - 3 * 3600)
 
     def uninstalled(self) -> None:
         """Look at what is off after an uninstall that has said that all nodes are awake."""
@@ -168,8 +180,6 @@ class SleepObserver:
             or node.unschedulable
             or not self._site.api.version("NodeBMC", name)
         ):
-            return None
-        if node.labels.get(labels.SLEEP_STATE) == "quarantined":
             return None
         lasting = tuple(
             taint for taint in node.taints if not taint[0].startswith((labels.PREFIX, "node.kubernetes.io/"))

@@ -15,7 +15,7 @@ _TOLERATING: Final = 0.7
 async def _workload(site: CampaignSite, dice: Random, template: PodTemplate, replicas: int) -> None:
     """Keep pods of a controller for some time."""
     found = site.cluster.workloads[template.app] = Workload(template, replicas)
-    await pause(dice, 8 * MINUTE, 40 * MINUTE)
+    await pause(dice, 4 * MINUTE, 20 * MINUTE)
     found.replicas = 0
 
 
