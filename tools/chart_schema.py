@@ -35,7 +35,7 @@ _DERIVED: Final = frozenset(
         "POLICY",
         "RESOURCE_MANAGER_SOCKET",
     }
-    | {"HARDWARE_ACCESS", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
+    | {"HARDWARE_ACCESS", "HOST_IRQ_ROOT", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
     | {
         "POD_NAME",
         "POD_NAMESPACE",
@@ -229,6 +229,7 @@ def _actuator() -> _Schema:
             "seLinuxOptions": _STRINGS,
             "hsmp": _closed({"enabled": _FLAG}),
             "idleStates": _closed({"enabled": _FLAG}),
+            "interrupts": _closed({"enabled": _FLAG}),
             "nvidia": _closed({"enabled": _FLAG, "runtimeClassName": _NAME}),
             "amd": _closed({"enabled": _FLAG, "rocmPath": _PATH}),
         }

@@ -311,6 +311,21 @@ def test_idle_states_need_one_capability(helm: Helm):
     assert plain["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_interrupts_need_one_writable_directory_and_no_capability(helm: Helm):
+    values = {"agent": {"actuator": {"interrupts": {"enabled": True}}}}
+    daemonset = find(helm.render(values), "DaemonSet", "joulie-agent")
+    actuator = containers(daemonset)["actuator"]
+    assert actuator["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert {"name": "irq", "mountPath": "/host-irq"} in actuator["volumeMounts"]
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in actuator["volumeMounts"]}
+    assert mounts["/host-sys/kernel/irq"]
+    assert env_of(actuator)["HOST_IRQ_ROOT"] == "/host-irq"
+    (volume,) = [each for each in pod_spec(daemonset)["volumes"] if each["name"] == "irq"]
+    assert volume["hostPath"] == {"path": "/proc/irq", "type": "Directory"}
+    plain = containers(find(helm.render({}), "DaemonSet", "joulie-agent"))["actuator"]
+    assert not [mount for mount in plain["volumeMounts"] if "irq" in mount["mountPath"]]
+
+
 def test_a_pool_has_no_actuator(helm: Helm):
     manifests = helm.render(POOL)
     assert not [m for m in manifests if m["kind"] == "DaemonSet"]

@@ -53,6 +53,7 @@ UNITS = {
     "both": {"agent": {"actuator": {"nvidia": {"enabled": True}, "amd": {"enabled": True}}}},
     "hsmp": HSMP,
     "idle states": {"agent": {"actuator": {"idleStates": {"enabled": True}}}},
+    "interrupts": {"agent": {"actuator": {"interrupts": {"enabled": True}}}},
     "other paths": EVERYTHING,
 }
 

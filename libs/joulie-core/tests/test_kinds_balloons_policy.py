@@ -62,10 +62,6 @@ MANIFEST = {
         ],
     },
 }
-NO_INTERRUPTS = (
-    "not supported: interrupts are not moved between CPUs; remove the field, and set /proc/irq/N/smp_affinity_list on "
-    "the host where it matters"
-)
 RESERVED = {"reservedResources": {"cpu": "1"}}
 
 
@@ -98,6 +94,20 @@ def test_defaults_are_those_of_the_manifests_schema():
     assert not (a.prefer_isol_cpus)
 
 
+def test_all_interrupts_may_be_moved_unless_a_manifest_names_some():
+    assert BalloonsPolicySpec.model_validate(RESERVED).controllable_interrupts == ("*",)
+    assert BalloonsPolicySpec.model_validate(RESERVED | {"controllableInterrupts": []}).controllable_interrupts == ()
+
+
+def test_a_mode_of_interrupts_that_is_none_and_too_many_claims_are_refused():
+    assert problems(RESERVED | {"balloonTypes": [{"name": "a", "irqMode": "Sink"}]}) == [
+        "spec.balloonTypes[0].irqMode: 'Sink': Input should be '', 'sink' or 'isolate'"
+    ]
+    types = [{"name": f"t{number}", "irqClaim": ["*"] * 64} for number in range(17)]
+    (problem,) = problems(RESERVED | {"balloonTypes": types})
+    assert problem.startswith("spec.balloonTypes: 1088: entries of irqClaim in all types, more than 1024")
+
+
 def test_all_errors_are_reported_at_once_with_field_value_and_what_to_do():
     spec = {
         "idleCPUClass": "none",
@@ -105,8 +115,8 @@ def test_all_errors_are_reported_at_once_with_field_value_and_what_to_do():
         "turboDomain": "system",
         "loadClasses": [{"name": "avx", "level": "core"}, {"name": "avx", "level": "l2cache"}],
         "balloonTypes": [
-            {"name": "a", "minCPUs": 3, "maxCPUs": 2, "minBalloons": 5, "maxBalloons": 4, "irqMode": "sink"},
-            {"name": "a", "cpuClass": "quick", "schedulingClass": "rt", "loads": ["avx", "net"], "irqClaim": ["*"]},
+            {"name": "a", "minCPUs": 3, "maxCPUs": 2, "minBalloons": 5, "maxBalloons": 4},
+            {"name": "a", "cpuClass": "quick", "schedulingClass": "rt", "loads": ["avx", "net"]},
             {"name": "b", "components": [{"balloonType": "c"}, {"balloonType": "none"}], "cpuClass": "eco"},
             {"name": "c", "components": [{"balloonType": "b"}], "allocatorTopologyBalancing": True},
         ],
@@ -122,14 +132,12 @@ def test_all_errors_are_reported_at_once_with_field_value_and_what_to_do():
         "spec.loadClasses[1].name: 'avx': is the name of an earlier entry; choose another",
         "spec.balloonTypes[0].minCPUs: 3: is more than maxCPUs, which is 2; raise that or lower this",
         "spec.balloonTypes[0].minBalloons: 5: is more than maxBalloons, which is 4; raise that or lower this",
-        f"spec.balloonTypes[0].irqMode: 'sink': {NO_INTERRUPTS}",
         (
             "spec.balloonTypes[1].cpuClass: 'quick': is not defined in cpuClasses; defined are performance, standard,"
             " eco, idle"
         ),
         "spec.balloonTypes[1].schedulingClass: 'rt': is not defined in schedulingClasses",
         "spec.balloonTypes[1].loads[1]: 'net': is not defined in loadClasses; defined are avx",
-        f"spec.balloonTypes[1].irqClaim: ('*',): {NO_INTERRUPTS}",
         "spec.balloonTypes[2].cpuClass: 'eco': the type has components; set this on their types instead",
         (
             "spec.balloonTypes[2].components[1].balloonType: 'none': is not defined in balloonTypes; "

@@ -123,7 +123,8 @@ TABLE = [
         },
     ),
     *fields(PLACING, MEANS, "", {"pinCPU": False, "pinMemory": False}),
-    *fields(PLACING, NO_EFFECT, "", {"controllableInterrupts": ["*"]}),
+    *fields(BALLOONS, MEANS, "", {"controllableInterrupts": ["eth*", "24"]}),
+    *fields(TOPOLOGY_AWARE, NO_EFFECT, "", {"controllableInterrupts": ["*"]}),
     *fields(
         PLACING,
         MEANS,
@@ -242,7 +243,8 @@ TABLE = [
         {"name": "a"},
     ),
     *fields(BALLOONS, MEANS, "balloonTypes", {"irqMode": "", "irqClaim": []}, {"name": "a"}),
-    *fields(BALLOONS, REFUSED, "balloonTypes", {"irqMode": "sink", "irqClaim": ["eth*"]}, {"name": "a"}),
+    *fields(BALLOONS, MEANS, "balloonTypes", {"irqMode": "sink", "irqClaim": ["eth*"]}, {"name": "a"}),
+    *fields(BALLOONS, MEANS, "balloonTypes", {"irqMode": "isolate"}, {"name": "a"}),
 ]
 
 
@@ -277,7 +279,7 @@ def test_an_object_with_the_defaults_of_its_schema_is_in_force(kind, version):
     found = load(kind, DEFAULTS | OF_KIND[kind], version)
     assert found.policy.spec.reserved_resources.cpu == "750m"
     assert found.policy.spec.agent.node_resource_topology
-    interrupts = ("spec.controllableInterrupts",) if OF_KIND[kind] else ()
+    interrupts = ("spec.controllableInterrupts",) if kind in TOPOLOGY_AWARE else ()
     no_effect = {"spec.instrumentation.metrics", "spec.instrumentation.reportPeriod", *interrupts}
     assert set(found.ignored) == no_effect
 

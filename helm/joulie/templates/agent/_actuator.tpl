@@ -19,6 +19,10 @@ What needs more privileges than root's own files: docs/decisions/0005-chart.md.
     - name: HOST_PROC_ROOT
       value: /host-proc
     {{- end }}
+    {{- if $actuator.interrupts.enabled }}
+    - name: HOST_IRQ_ROOT
+      value: /host-irq
+    {{- end }}
     {{- if $actuator.nvidia.enabled }}
     # These make the NVIDIA runtime mount the driver's management library.
     - name: NVIDIA_VISIBLE_DEVICES
@@ -83,6 +87,11 @@ What needs more privileges than root's own files: docs/decisions/0005-chart.md.
       mountPath: /host-proc
       readOnly: true
     {{- end }}
+    {{- if $actuator.interrupts.enabled }}
+    # Runtimes make the container's own read-only.
+    - name: irq
+      mountPath: /host-irq
+    {{- end }}
     {{- if $actuator.amd.enabled }}
     - name: rocm
       mountPath: /opt/rocm
@@ -104,6 +113,9 @@ below it writable (fs/cgroup, fs/bpf, kernel/debug).
 - {path: devices/virtual, writable: true}
 {{- if .Values.agent.actuator.hsmp.enabled }}
 - {path: devices/platform, writable: true}
+{{- end }}
+{{- if .Values.agent.actuator.interrupts.enabled }}
+- {path: kernel/irq, writable: false}
 {{- end }}
 {{- end -}}
 
@@ -134,6 +146,12 @@ sys-{{ replace "/" "-" . }}
 - name: proc
   hostPath:
     path: {{ . | quote }}
+    type: Directory
+{{- end }}
+{{- if $actuator.interrupts.enabled }}
+- name: irq
+  hostPath:
+    path: {{ printf "%s/irq" ($actuator.hostProcPath | default "/proc" | trimSuffix "/") | quote }}
     type: Directory
 {{- end }}
 {{- if $actuator.amd.enabled }}

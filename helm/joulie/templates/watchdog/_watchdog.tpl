@@ -27,6 +27,11 @@ Environment=PYTHONDONTWRITEBYTECODE=1
 Environment=HOST_PROC_ROOT=/host-proc
 BindReadOnlyPaths={{ $actuator.hostProcPath }}:/host-proc
 {{- end }}
+{{- if $actuator.interrupts.enabled }}
+Environment=HOST_IRQ_ROOT=/host-irq
+BindPaths={{ $actuator.hostProcPath | default "/proc" | trimSuffix "/" }}/irq:/host-irq
+BindReadOnlyPaths={{ $sys }}/kernel/irq:/host-sys/kernel/irq
+{{- end }}
 BindPaths={{ $actuator.hostStatePath }}:/var/lib/joulie
 BindPaths={{ $sys }}/class:/host-sys/class {{ $sys }}/bus:/host-sys/bus {{ $sys }}/devices:/host-sys/devices
 ReadOnlyPaths=+/
@@ -34,6 +39,9 @@ ReadOnlyPaths=+/
 ReadWritePaths=+/var/lib/joulie -+/host-sys/devices/virtual/powercap -+/host-sys/devices/system/cpu
 {{- if $actuator.hsmp.enabled }}
 ReadWritePaths=-+/host-sys/devices/platform
+{{- end }}
+{{- if $actuator.interrupts.enabled }}
+ReadWritePaths=-+/host-irq
 {{- end }}
 {{- if or $actuator.nvidia.enabled $actuator.idleStates.enabled }}
 # Without it NVIDIA's driver refuses power limits, and the kernel to enable idle states.

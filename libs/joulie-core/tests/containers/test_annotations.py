@@ -300,7 +300,7 @@ def test_yaml_that_could_do_harm_is_refused(text, reason):
     ("key", "why"),
     [
         ("toptierlimit", "Linux has no limit for one tier of memory"),
-        ("irq-affinity", "interrupts are not moved between CPUs"),
+        ("irq-affinity", "interrupts are moved for balloons only, by irqClaim and irqMode of their type"),
     ],
 )
 def test_annotations_without_effect_are_warned_of_where_they_are_meant_for_the_container(key, why):

@@ -128,6 +128,7 @@ def actuator_environment():
         return {
             "HOST_SYS_ROOT": settings.host_sys_root,
             "HOST_PROC_ROOT": settings.host_proc_root,
+            "HOST_IRQ_ROOT": settings.host_irq_root,
             "STATE_DIR": settings.state_dir,
             "ACTUATOR_SOCKET": settings.actuator_socket,
         }

@@ -12,6 +12,7 @@ from joulie_agent.actuator.protocol import (
     CpuClassesReport,
     DescribeCpu,
     DescribeGpu,
+    InterruptClaims,
     ProtocolError,
     ReadCpu,
     ReadGpu,
@@ -19,6 +20,7 @@ from joulie_agent.actuator.protocol import (
     SetCpuCap,
     SetCpuClasses,
     SetGpuCaps,
+    SetInterrupts,
     SetThrottle,
     Subsystem,
     decode_reply,
@@ -46,6 +48,7 @@ CLASSES = {
     ),
 }
 
+CLAIMS = (InterruptClaims(patterns=("eth0-*", "24"), cpus="2-3"),)
 REQUESTS = [
     (SetCpuCap(cap_watts_per_package=90, lease_s=60), Subsystem.CPU),
     (SetCpuCap(cap_watts_per_package=90, lease_s=60, release_throttle=True), Subsystem.CPU),
@@ -53,6 +56,9 @@ REQUESTS = [
     (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Subsystem.CPU),
     (SetCpuClasses(classes=CLASSES, lease_s=60), Subsystem.CPU),
     (SetCpuClasses(classes={}, lease_s=60), Subsystem.CPU),
+    (SetInterrupts(controllable=("*",), lease_s=60), Subsystem.INTERRUPTS),
+    (SetInterrupts(controllable=(), claims=CLAIMS, sinks="0", isolated="2-7", lease_s=60), Subsystem.INTERRUPTS),
+    (Restore(subsystem=Subsystem.INTERRUPTS), Subsystem.INTERRUPTS),
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
     (Restore(subsystem=Subsystem.GPU), Subsystem.GPU),
     (Restore(subsystem=Subsystem.CPU), Subsystem.CPU),
@@ -106,6 +112,13 @@ def test_a_request_is_one_line_about_one_subsystem(request_, subsystem):
         b'{"op":"set_cpu_classes","classes":{"a":{"cpus":"0","governor":"userspace"}},"lease_s":60}',
         b'{"op":"set_cpu_classes","classes":{"a":{"cpus":"0","throttle_order":"first"}},"lease_s":60}',
         b'{"op":"set_cpu_classes","classes":{"a":{"cpus":"0"}}}',
+        b'{"op":"set_interrupts","controllable":["*"]}',
+        b'{"op":"set_interrupts","controllable":"*","lease_s":60}',
+        b'{"op":"set_interrupts","controllable":["*"],"sinks":"all","lease_s":60}',
+        b'{"op":"set_interrupts","controllable":["*"],"isolated":"0-99999999","lease_s":60}',
+        b'{"op":"set_interrupts","controllable":["*"],"claims":[{"patterns":["*"],"cpus":"-1"}],"lease_s":60}',
+        b'{"op":"set_interrupts","controllable":["*"],"claims":[{"patterns":["*"]}],"lease_s":60}',
+        b'{"op":"set_interrupts","controllable":["' + b"a" * 254 + b'"],"lease_s":60}',
     ],
 )
 def test_what_is_not_on_the_list_or_out_of_range_is_no_request(line):

@@ -24,4 +24,4 @@ def test_every_invalid_value_is_named_at_once():
 
 def test_help_names_every_variable():
     assert all(row.name in help_text() and row.doc for row in rows())
-    assert len(rows()) == 8
+    assert len(rows()) == 9

@@ -62,10 +62,13 @@ async def test_what_cpu_classes_lack_is_in_the_status_while_they_do(stage, repor
     stage.report_success = report_success
     async with stage.agent():
         await stage.manager.until(lambda: stage.manager.configs)
-        stage.manager.status = pb.ManagerStatus(cpu_classes_problem="class eco: epp: no such file (CPUs 0-3)")
+        stage.manager.status = pb.ManagerStatus(
+            cpu_classes_problem="class eco: epp: no such file (CPUs 0-3)", interrupts_problem="3 of them"
+        )
         await stage.api.wait_for(lambda: (stage.entry("TemplatePolicy", "default") or {}).get("cpuClasses"))
         entry = stage.entry("TemplatePolicy", "default")
         assert (entry["status"], entry["cpuClasses"]) == ("Success", "class eco: epp: no such file (CPUs 0-3)")
+        assert entry["interrupts"] == "3 of them"
         PolicyNodeStatus.model_validate(entry)
         stage.manager.status = pb.ManagerStatus()
         await stage.api.wait_for(lambda: "cpuClasses" not in (stage.entry("TemplatePolicy", "default") or {}))

@@ -151,6 +151,7 @@ class Recorder:
 
     def __init__(self):
         self.rejections, self.warnings, self.moves, self.classes, self.requested_timers = [], [], [], {}, []
+        self.interrupts = []
         self.requests = []
 
     def rejected(self, container, reason):
@@ -164,6 +165,9 @@ class Recorder:
 
     def classes_changed(self, cpu_classes):
         self.classes = {name: str(cpus) for name, cpus in cpu_classes.items()}
+
+    def interrupts_changed(self, wanted):
+        self.interrupts.append(wanted)
 
     def timers(self, timers):
         self.requested_timers += timers

@@ -2,12 +2,19 @@
 
 import asyncio
 import json
+import threading
+import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
+from joulie_agent.actuator.protocol import Subsystem
+from joulie_agent.actuator.server import Admission, Server
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resource_api.cluster import serve_cluster
 from joulie_agent.resource_api.config import ConfigClient
@@ -18,6 +25,7 @@ from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.sole import NotAloneError
 from joulie_agent.testing.host_files import put_host
 from joulie_api.settings import read_settings
+from joulie_core.containers.idset import Cpus
 from joulie_core.testing.machines import MachineShape
 
 
@@ -344,3 +352,54 @@ async def test_a_damaged_cache_is_set_aside_and_containers_are_placed(host):
     async with host.process():
         assert host.cpus() == {"a": "0-7"}
     assert (host.root / "state/cache.json.rejected").exists()
+
+
+@pytest.fixture
+def actuator(tmp_path):
+    """Serve an actuator on the interrupts of a host; yields its socket, and what ends it."""
+    (tmp_path / "host/proc/irq/24").mkdir(parents=True)
+    (tmp_path / "host/proc/irq/24/smp_affinity_list").write_text("0-7\n")
+    (tmp_path / "host/proc/irq/default_smp_affinity").write_text("ff\n")
+    (tmp_path / "host/sys/kernel/irq/24").mkdir(parents=True)
+    for name, text in (("chip_name", "PCI-MSIX"), ("hwirq", "7"), ("actions", "eth0-rx-0")):
+        (tmp_path / "host/sys/kernel/irq/24" / name).write_text(f"{text}\n")
+    settings = ActuatorSettings(
+        host_sys_root=str(tmp_path / "host/sys"),
+        host_proc_root=str(tmp_path / "host/proc"),
+        host_irq_root=str(tmp_path / "host/proc/irq"),
+        state_dir=str(tmp_path / "journals"),
+        actuator_socket=str(tmp_path / "a.sock"),
+    )
+    machine = HostSubsystems(settings, lambda *_a, **_k: None, drivers=[])
+    server = Server(Path(settings.actuator_socket), machine.executors, Admission(0, 0), lambda *_a, **_k: None)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield settings.actuator_socket, machine
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    machine.close()
+
+
+async def test_interrupts_leave_the_cpus_of_a_balloon_that_wants_none_and_come_back(host, actuator):
+    socket, machine = actuator
+    affinity = host.root / "proc/irq/24/smp_affinity_list"
+    file = host.root / "policy.yaml"
+    types = [{"name": "quiet", "namespaces": ["default"], "irqMode": "isolate"}]
+    spec = {"reservedResources": {"cpu": "cpuset:0"}, "balloonTypes": types}
+    file.write_text(json.dumps({"apiVersion": "joulie.io/v1alpha1", "kind": "BalloonsPolicy", "spec": spec}))
+    async with host.process(POLICY="balloons", CONFIG_FILE=str(file), ACTUATOR_SOCKET=socket) as running:
+        await host.node.add(host.node.container("a", milli=2000))
+        quiet = Cpus.parse(host.cpus()["a"])
+        await host.until(lambda: Cpus.parse(affinity.read_text().partition("\n")[0]) == Cpus(range(8)) - quiet)
+        assert len(quiet) == 2
+        await host.until(lambda: running.manager.interrupts.report.moved == 1)
+        described = json.loads((await running.get("/debug/placements"))[1])["interrupts"]
+        assert described == {"claims": [], "sinks": "", "isolated": str(quiet), "moved": 1, "problem": None}
+        await host.node.add(host.node.container("b", milli=1000))
+        both = quiet | Cpus.parse(host.cpus()["b"])
+        await host.until(lambda: Cpus.parse(affinity.read_text().partition("\n")[0]) == Cpus(range(8)) - both)
+    # The lease is still running: a restart of the resource manager moves nothing.
+    assert Cpus.parse(affinity.read_text().partition("\n")[0]) == Cpus(range(8)) - both
+    assert machine.executors[Subsystem.INTERRUPTS].stop(time.monotonic() + 5)
+    assert affinity.read_text().partition("\n")[0] == "0-7"

@@ -9,6 +9,7 @@ from joulie_agent.actuator.protocol import CpuClassesReport
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_agent.resources.cpu_classes import CpuClassController
+from joulie_agent.resources.interrupts import InterruptController
 from joulie_agent.resources.metrics import ManagerCounts
 from joulie_agent.resources.reports import DecisionReports
 from joulie_core.containers.container import (
@@ -79,8 +80,13 @@ async def classes(actuator):
 
 
 @pytest.fixture
-async def reports(node_agent, counts, classes):
-    reports = DecisionReports(counts, classes, node_agent)
+async def interrupts(actuator):
+    return InterruptController(actuator, lease_s=60)
+
+
+@pytest.fixture
+async def reports(node_agent, counts, classes, interrupts):
+    reports = DecisionReports(counts, classes, interrupts, node_agent)
     running = asyncio.create_task(reports.run())
     yield reports
     running.cancel()
@@ -230,8 +236,8 @@ async def test_events_that_push_out_some_in_flight_are_all_sent(reports, node_ag
     ]
 
 
-async def test_without_a_node_agent_there_are_counts_and_no_events(counts, classes):
-    reports = DecisionReports(counts, classes, None)
+async def test_without_a_node_agent_there_are_counts_and_no_events(counts, classes, interrupts):
+    reports = DecisionReports(counts, classes, interrupts, None)
     reports.rejected(container(), "no room")
     reports.warned(container(), warning())
     assert (counts.rejected, counts.warnings) == (1, {"InvalidAnnotation": 1})

@@ -27,7 +27,7 @@ UNSUPPORTED: Final = "UnsupportedAnnotation"
 #: Annotations of other resource policies that have no effect here, and why.
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "toptierlimit": "Linux has no limit for one tier of memory",
-    "irq-affinity": "interrupts are not moved between CPUs",
+    "irq-affinity": "interrupts are moved for balloons only, by irqClaim and irqMode of their type",
 }
 
 _TRUE: Final = frozenset({"1", "t", "true"})

@@ -15,6 +15,7 @@ from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.idset import EMPTY, Cpus, MemoryNodes
+from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptPlacement
 
 #: A grant as it is stored: strings, numbers, booleans, lists and mappings.
 GrantRecord: TypeAlias = Mapping[str, object]
@@ -190,6 +191,11 @@ class ContainerPolicy(ABC, Generic[State]):
     @abstractmethod
     def zones(self, state: State) -> tuple[PlacementZone, ...]:
         """Return the pools or balloons, parents first."""
+
+    def interrupts(self, state: State) -> InterruptPlacement:
+        """Return what the zones want of the node's interrupts; a policy without such options wants nothing."""
+        del state
+        return NO_INTERRUPTS
 
     def class_capacity(self) -> Mapping[str, int]:
         """Return how many CPUs of a class containers can have at most, in thousandths, by CPU class; 0 where absent.

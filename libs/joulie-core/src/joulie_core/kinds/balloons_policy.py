@@ -8,11 +8,12 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from joulie_core.containers.topology import CpuPriority, MemoryKind
-from joulie_core.kinds.base import NO_EFFECT, Kind, Model
+from joulie_core.kinds.base import Kind, Model
 from joulie_core.kinds.container_policy import (
     BY_NAME,
     ContainerPolicyResource,
     Globs,
+    Interrupt,
     Interrupts,
     PlacementPolicySpec,
     policy_kind,
@@ -83,6 +84,14 @@ class PreserveSpec(Model):
     """Conditions; a container that meets one of them keeps the CPUs and memory that the runtime has set."""
 
 
+class InterruptMode(StrEnum):
+    """What balloons want of interrupts that their type does not claim."""
+
+    NONE = ""
+    SINK = "sink"
+    ISOLATE = "isolate"
+
+
 class BalloonTypeSpec(Model):
     """A type of balloons. The names `reserved` and `default` change the built-in types."""
 
@@ -140,10 +149,10 @@ class BalloonTypeSpec(Model):
     """`all`, the default, creates every component; `balance-balloons` one, of the type with the fewest balloons."""
     show_containers_in_nrt: bool | None = None
     """Publish containers in NodeResourceTopology; by default as in the policy."""
-    irq_claim: Annotated[tuple[_Text, ...], Field(max_length=64)] = ()
-    """Accepted for compatibility and refused when set."""
-    irq_mode: Annotated[str, Field(max_length=16)] = ""
-    """Accepted for compatibility and refused when set."""
+    irq_claim: Annotated[tuple[Interrupt, ...], Field(max_length=64)] = ()
+    """Interrupts that the balloons' CPUs handle: numbers, or globs of the name of their device or chip."""
+    irq_mode: InterruptMode = InterruptMode.NONE
+    """`sink`: the balloons' CPUs handle what no type claims. `isolate`: they handle what their type claims only."""
 
 
 class BalloonsPolicySpec(PlacementPolicySpec):
@@ -169,8 +178,8 @@ class BalloonsPolicySpec(PlacementPolicySpec):
     """Load classes."""
     turbo_domain: Literal["package", "system"] = "package"
     """Where classes compete for frequencies above the base frequency; `system` is refused."""
-    controllable_interrupts: Annotated[Interrupts, NO_EFFECT] = ()
-    """Accepted for compatibility; has no effect, since interrupts are not moved."""
+    controllable_interrupts: Interrupts = ("*",)
+    """Interrupts that may be moved, as in `irqClaim`; with `*`, also those that devices get later."""
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
@@ -214,6 +223,10 @@ def _option_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
         yield _Problem(("reservedResources", "cpu"), None, "is required; write a quantity such as 1 or cpuset:0-1")
     if spec.turbo_domain != "package":
         yield _Problem(("turboDomain",), spec.turbo_domain, _PACKAGES_ONLY)
+    if (claims := sum(len(each.irq_claim) for each in spec.balloon_types)) > _MOST_CLAIMS:
+        yield _Problem(
+            ("balloonTypes",), claims, f"entries of irqClaim in all types, more than {_MOST_CLAIMS}; use globs"
+        )
     yield from _undefined(("idleCPUClass",), spec.idle_cpu_class, list(spec.classes_by_name), "cpuClasses")
     for field, names in (
         ("balloonTypes", [each.name for each in spec.balloon_types]),
@@ -224,10 +237,8 @@ def _option_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
                 yield _Problem((field, index, "name"), name, "is the name of an earlier entry; choose another")
 
 
-_NO_INTERRUPTS: Final = (
-    "not supported: interrupts are not moved between CPUs; remove the field, and set /proc/irq/N/smp_affinity_list "
-    "on the host where it matters"
-)
+#: Entries of `irqClaim` in all types: so many fit into one request to the actuator.
+_MOST_CLAIMS: Final = 1024
 _PACKAGES_ONLY: Final = "classes compete for frequencies within each package; write package, or remove the field"
 
 
@@ -242,10 +253,6 @@ def _type_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
         yield from _undefined((*place, "schedulingClass"), each.scheduling_class, scheduling, "schedulingClasses")
         for number, load in enumerate(each.loads):
             yield from _undefined((*place, "loads", number), load, loads, "loadClasses")
-        if each.irq_claim:
-            yield _Problem((*place, "irqClaim"), each.irq_claim, _NO_INTERRUPTS)
-        if each.irq_mode:
-            yield _Problem((*place, "irqMode"), each.irq_mode, _NO_INTERRUPTS)
 
 
 def _range_problems(place: tuple[str | int, ...], each: BalloonTypeSpec) -> Iterator[_Problem]:

@@ -21,7 +21,8 @@ Globs = Annotated[tuple[Glob, ...], Field(max_length=64)]
 _Word = Annotated[str, Field(max_length=253)]
 _Words = Annotated[tuple[_Word, ...], Field(max_length=64)]
 #: Interrupts by number, or by a glob of the name of their device or chip.
-Interrupts = Annotated[tuple[Annotated[str, Field(max_length=1024)], ...], Field(max_length=1024)]
+Interrupt = Annotated[str, Field(max_length=253)]
+Interrupts = Annotated[tuple[Interrupt, ...], Field(max_length=1024)]
 #: An object of any content.
 AnyObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})]
 
@@ -243,6 +244,8 @@ class PolicyNodeStatus(Model):
     """Fields that are unknown there or have no effect; remove them."""
     cpu_classes: Annotated[str, Field(max_length=1024)] | None = None
     """What of the CPU classes is not in force there, and why, as where the hardware has no such control."""
+    interrupts: Annotated[str, Field(max_length=1024)] | None = None
+    """Which interrupts do not have the CPUs that they should, and why."""
     timestamp: Timestamp | None = None
     """Time of the last change."""
 

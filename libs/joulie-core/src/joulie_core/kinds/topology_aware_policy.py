@@ -63,7 +63,7 @@ class TopologyAwarePolicySpec(PlacementPolicySpec):
     ]
     """Scheduling classes of other containers, by the quality of service class of their pod."""
     controllable_interrupts: Annotated[Interrupts, NO_EFFECT] = ()
-    """Accepted for compatibility; has no effect, since interrupts are not moved."""
+    """Accepted for compatibility; has no effect, since interrupts are moved for balloons only."""
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:

@@ -17,6 +17,7 @@ _MARGIN_S: Final = 2.0
 ANSWER_S: Final = {
     Subsystem.CPU: REQUEST_S + _MARGIN_S,
     Subsystem.GPU: OPEN_WAIT_S + CALL_DEADLINE_S + _MOST_GPUS * CROWDED_DEADLINE_S + _MARGIN_S,
+    Subsystem.INTERRUPTS: REQUEST_S + _MARGIN_S,
 }
 #: How long a command with nothing else to do waits, also for a driver that no process holds open.
 COMMAND_S: Final = PATIENT_OPEN_WAIT_S + max(ANSWER_S.values())

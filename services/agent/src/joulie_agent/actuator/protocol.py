@@ -19,6 +19,7 @@ from joulie_agent.actuator.cpu_class_protocol import (
     ClassName,
     CpuClassControls,
     CpuClassState,
+    CpuList,
 )
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
@@ -28,6 +29,7 @@ from joulie_agent.hardware.power_meter import ZoneReading
 from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.outcome import ControlOutcome
 from joulie_core.containers.idset import Cpus, union
+from joulie_core.containers.interrupts import InterruptClaim, InterruptPlacement
 from joulie_core.text import printable
 
 #: Longest line that is read, in bytes.
@@ -35,12 +37,15 @@ LINE_LIMIT: Final = 1 << 20
 #: GPUs in one request. Eight modules in eight partitions each, with a UUID per partition, are 64 already, and machines
 #: with sixteen modules exist; a description of so many, at a kilobyte each, still fits in a line.
 MOST_GPUS: Final = 512
+#: Claims of interrupts in one request: one for each type of balloons.
+MOST_CLAIMS: Final = 128
 
 Watts = Annotated[float, msgspec.Meta(gt=0, le=5000)]
 MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
 MegaHertz = Annotated[int, msgspec.Meta(gt=0, le=10_000)]
 Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Patterns = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=253)], ...], msgspec.Meta(max_length=1024)]
 #: Seconds; the longest lease bounds how long a node stays capped after its controller has failed.
 LeaseS = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -58,6 +63,8 @@ class Subsystem(StrEnum):
 
     CPU = "cpu"
     GPU = "gpu"
+    #: Which CPUs handle interrupts.
+    INTERRUPTS = "interrupts"
 
 
 class LeaseKind(StrEnum):
@@ -67,6 +74,15 @@ class LeaseKind(StrEnum):
     POWER = "power"
     #: CPU classes, of the resource manager.
     CLASSES = "classes"
+    #: CPUs of interrupts, of the resource manager.
+    INTERRUPTS = "interrupts"
+
+
+class InterruptClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The interrupts that some CPUs handle."""
+
+    patterns: Patterns
+    cpus: CpuList
 
 
 class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", kw_only=True):
@@ -135,6 +151,33 @@ class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
     lease_s: LeaseS
 
 
+class SetInterrupts(_Request, frozen=True, tag="set_interrupts"):
+    """Move interrupts, in place of what was wanted before; without claims, sinks and isolated CPUs restore all.
+
+    Raises:
+        ValueError: one of the lists is no list of CPUs.
+    """
+
+    #: Which interrupts may be moved: numbers, and globs of the name of a device or chip.
+    controllable: Patterns
+    lease_s: LeaseS
+    #: CPUs by their claims, those of one claim in the list format of the kernel.
+    claims: Annotated[tuple[InterruptClaims, ...], msgspec.Meta(max_length=MOST_CLAIMS)] = ()
+    sinks: CpuList = ""
+    isolated: CpuList = ""
+
+    def __post_init__(self) -> None:
+        self.placement()
+
+    def placement(self) -> InterruptPlacement:
+        """Return what is wanted."""
+        return InterruptPlacement(
+            claims=tuple(InterruptClaim(each.patterns, Cpus.parse(each.cpus)) for each in self.claims),
+            sinks=Cpus.parse(self.sinks),
+            isolated=Cpus.parse(self.isolated),
+        )
+
+
 class Restore(_Request, frozen=True, tag="restore"):
     """Restore everything that is managed in a subsystem."""
 
@@ -166,7 +209,7 @@ class CheckHealth(_Request, frozen=True, tag="health"):
     """Check whether leases are enforced. Answered without waiting for any subsystem."""
 
 
-Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | SetGpuCaps | SetGpuClocks
+Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | SetGpuCaps | SetGpuClocks | SetInterrupts
 Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
 
 
@@ -177,13 +220,21 @@ def subsystem_of(request: Request) -> Subsystem:
             return subsystem
         case SetGpuCaps() | SetGpuClocks() | ReadGpu() | DescribeGpu():
             return Subsystem.GPU
+        case SetInterrupts():
+            return Subsystem.INTERRUPTS
         case _:
             return Subsystem.CPU
 
 
 def lease_of(request: Setting) -> LeaseKind:
     """Return the lease that a request renews."""
-    return LeaseKind.CLASSES if isinstance(request, SetCpuClasses) else LeaseKind.POWER
+    match request:
+        case SetCpuClasses():
+            return LeaseKind.CLASSES
+        case SetInterrupts():
+            return LeaseKind.INTERRUPTS
+        case _:
+            return LeaseKind.POWER
 
 
 class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
@@ -211,6 +262,22 @@ class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
     not_restored: tuple[RestoredKnob, ...] = ()
     #: What else is worth knowing, such as external values that were overwritten.
     message: str = ""
+
+
+class InterruptsReport(_Reply, frozen=True, tag="interrupts"):
+    """What has become of interrupts after `SetInterrupts`."""
+
+    #: Interrupts that have other CPUs than without Joulie.
+    moved: int = 0
+    #: Interrupts that should have others, and that the kernel does not let move.
+    fixed: int = 0
+    #: Interrupts of a machine with more than are looked at.
+    left_out: int = 0
+    #: Interrupts that could not be read, moved or restored; this is retried. `message` names the first.
+    failed: int = 0
+    message: str = ""
+    #: Why nothing could be set; None where it could.
+    failure: HardwareFailure | None = None
 
 
 class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,6 +374,7 @@ Reply: TypeAlias = (
     ControlOutcome
     | RestoreReport
     | CpuClassesReport
+    | InterruptsReport
     | CpuReadings
     | GpuReadings
     | CpuDescription

@@ -37,6 +37,13 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Where the node's /proc is mounted; read for the CPU model and the memory size only.",
         ),
     ] = "/proc"
+    host_irq_root: Annotated[
+        str,
+        Meta(
+            title="path",
+            description="Where the node's /proc/irq is mounted; written where a container policy moves interrupts.",
+        ),
+    ] = "/proc/irq"
     state_dir: Annotated[
         str,
         Meta(

@@ -10,6 +10,7 @@ from typing import Any
 from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.executor import SubsystemExecutor, SubsystemHandler
 from joulie_agent.actuator.gpus import GpuHandler
+from joulie_agent.actuator.interrupts import InterruptHandler
 from joulie_agent.actuator.log import Level, Log
 from joulie_agent.actuator.protocol import LeaseKind, Reply, RestoreReport, Subsystem
 from joulie_agent.actuator.settings import ActuatorSettings
@@ -66,7 +67,18 @@ class HostSubsystems:
         )
         drivers = host_gpu_drivers() if drivers is None else drivers
         gpus = GpuHandler(drivers=drivers, writer=writer[Subsystem.GPU], clock=clock)
-        handlers: Mapping[Subsystem, SubsystemHandler] = {Subsystem.CPU: cpus, Subsystem.GPU: gpus}
+        watched = WatchedCalls(OsCalls(), watches[Subsystem.INTERRUPTS])
+        interrupts = InterruptHandler(
+            tree=SysfsTree(settings.host_sys_root, watched),
+            irq_tree=SysfsTree(settings.host_irq_root, watched),
+            writer=writer[Subsystem.INTERRUPTS],
+            clock=clock,
+        )
+        handlers: Mapping[Subsystem, SubsystemHandler] = {
+            Subsystem.CPU: cpus,
+            Subsystem.GPU: gpus,
+            Subsystem.INTERRUPTS: interrupts,
+        }
         self.executors = {
             subsystem: SubsystemExecutor(subsystem, handler, log, clock=clock, watch=watches[subsystem])
             for subsystem, handler in handlers.items()

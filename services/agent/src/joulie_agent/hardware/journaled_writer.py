@@ -98,6 +98,13 @@ class JournaledWriter:
         """Record that these knobs are not requested any more, also where they cannot be restored now."""
         self._claimed.difference_update(keys)
 
+    def forget(self, keys: Iterable[str]) -> list[RestoredKnob]:
+        """Drop knobs that do not exist any more; those that are not managed are skipped."""
+        gone = sorted(self.managed.intersection(keys))
+        self.unclaim(gone)
+        self._record(dict.fromkeys(gone))
+        return [RestoredKnob(key, RestoreOutcome.GONE) for key in gone]
+
     def set(self, knob: Knob, value: int) -> WrittenKnob | HardwareFailure:
         """Put a value in force; the same value again costs one read and writes it again where it was changed."""
         return self.set_all([(knob, value)])[0]

@@ -26,6 +26,8 @@ class RestoreOutcome(StrEnum):
 
     RESTORED = "restored"
     KEPT_EXTERNAL = "kept_external"
+    #: It does not exist any more, and cannot come back with Joulie's value.
+    GONE = "gone"
     FAILED = "failed"
 
 

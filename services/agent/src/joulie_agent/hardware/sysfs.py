@@ -53,6 +53,8 @@ _ON_WRITE: Final = _ON_OPEN | {
     errno.ERANGE: Reason.OUT_OF_RANGE,
     errno.ENOSYS: Reason.NO_INTERFACE,
     errno.EOPNOTSUPP: Reason.NO_INTERFACE,
+    # The CPUs have no vector left for the interrupt.
+    errno.ENOSPC: Reason.OVERRULED,
 }
 
 

@@ -112,8 +112,8 @@ class NodeAgent:
         self._manager = ConfigClient(config_socket)
         #: The last state of the resource manager; None while it cannot be reached.
         self._state: pb.ManagerStatus | None = None
-        #: What of the CPU classes is not in force as far as known.
-        self._shortfall = ""
+        #: What of the configuration is not in force as far as known, by field of the status.
+        self._shortfalls: Mapping[str, object] = {}
         self._pushed: _Pushed | None = None
         self._selection: Selection | None = None
         self._adjusting: tuple[NodeObject, ...] = ()
@@ -198,7 +198,7 @@ class NodeAgent:
                 self._failures.recovered()
                 if state != self._state:
                     self._state = state
-                    self._shortfall = state.cpu_classes_problem
+                    self._shortfalls = _shortfalls(state)
                     self.wake()
             await asyncio.sleep(self._pace.poll_interval_s)
 
@@ -235,7 +235,7 @@ class NodeAgent:
             self._turn += 1
         self._entries.apply(applying)
         if self._pushed is not None and _same(self._pushed.applied, self._selection.applied):
-            self._report(*self._pushed)  # what the CPU classes lack changes without a push
+            self._report(*self._pushed)  # what the hardware does not serve changes without a push
         if self._selection.conflict is not None:
             for each in self._selection.objects:
                 self._report(each, self._selection.conflict)
@@ -282,14 +282,13 @@ class NodeAgent:
             self._status_pusher.wake()
 
     def _report(self, each: NodeObject, error: str, ignored: Iterable[str] = ()) -> None:
-        if not error and not self._report_success and not self._shortfall:
+        if not error and not self._report_success and not self._shortfalls:
             self._entries.want(each, None)
             return
         outcome = PolicyOutcome.FAILURE if error else PolicyOutcome.SUCCESS
         errors = {"errors": _cut_error(error)} if error else {}
         named = [_cut_path(path) for path in islice(ignored, _MOST_IGNORED)]
-        lacking = {"cpuClasses": _cut_shortfall(self._shortfall)} if self._shortfall else {}
-        details = errors | ({"ignored": named} if named else {}) | lacking
+        details = {**errors, **({"ignored": named} if named else {}), **self._shortfalls}
         self._entries.want(each, {"status": str(outcome), "generation": each.generation, **details})
 
     def _wanted_adjustments(self) -> _Wanted | None:
@@ -314,6 +313,11 @@ class NodeAgent:
     async def _push_profile(self, wanted: _Wanted) -> None:
         assert wanted.profile is not None
         await self._manager.set_power_profile(wanted.profile)
+
+
+def _shortfalls(state: pb.ManagerStatus) -> dict[str, object]:
+    found = {"cpuClasses": state.cpu_classes_problem, "interrupts": state.interrupts_problem}
+    return {name: _cut_shortfall(text) for name, text in found.items() if text}
 
 
 def _same(each: NodeObject, other: NodeObject | None) -> bool:

@@ -1,30 +1,19 @@
 """CPU classes: sends the actuator which CPUs have which class, and renews the lease of that."""
 
-import asyncio
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import NoReturn
 
 import structlog
 
 from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, CpuClassState, Governor
-from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, Reply, Request, SetCpuClasses
+from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
 from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.idset import Cpus
 from joulie_core.kinds.cpu_class import CpuClassSpec
 
-#: How often a lease is renewed while it lasts.
-_RENEWALS: Final = 3
-_RETRY_S: Final = 2.0
-
 _log = structlog.get_logger()
-
-
-class CpuClassActuator(Protocol):
-    """Carries out requests on the hardware (`joulie_agent.backends.actuator_client.HardwareClient`)."""
-
-    async def execute(self, request: Request) -> Reply | HardwareFailure:
-        """Carry out a request."""
 
 
 class CpuClassController:
@@ -35,12 +24,12 @@ class CpuClassController:
         lease_s: how long the actuator keeps the classes without this process.
     """
 
-    def __init__(self, actuator: CpuClassActuator | None, *, lease_s: float) -> None:
+    def __init__(self, actuator: RequestExecutor | None, *, lease_s: float) -> None:
         self._actuator = actuator
         self._lease_s = lease_s
         self._specs: Mapping[str, CpuClassSpec] = {}
         self._cpus: Mapping[str, Cpus] = {}
-        self._changed = asyncio.Event()
+        self._renewal = Renewal(self._apply)
         #: Whether the actuator may have classes in force that this process has set.
         self._in_use = False
         self._failures = FailureLog(_log, failed="CPU classes not applied", recovered="CPU classes applied")
@@ -72,24 +61,17 @@ class CpuClassController:
         """Note what the classes of the configuration set."""
         if specs != self._specs:
             self._specs = specs
-            self._changed.set()
+            self._renewal.wake()
 
     def assign(self, cpus: Mapping[str, Cpus]) -> None:
         """Note which CPUs have which class."""
         if cpus != self._cpus:
             self._cpus = cpus
-            self._changed.set()
+            self._renewal.wake()
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Keep the classes in force until cancelled; then they end with their lease, or another process renews it."""
-        while True:
-            self._changed.clear()
-            wait_s = await self._apply()
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+        await self._renewal.run()
 
     async def _apply(self) -> float | None:
         """Send the classes; return when to send them again, in seconds, or None where that is not necessary."""
@@ -108,7 +90,7 @@ class CpuClassController:
                 self._note(reply.classes)
                 if not incomplete:
                     self._failures.recovered()
-                return self._lease_s / _RENEWALS if self._in_use else None
+                return self._lease_s / RENEWALS if self._in_use else None
             case CpuClassesReport(failure=HardwareFailure(message=problem)):
                 self._note(reply.classes)
             case HardwareFailure(message=problem) | ErrorReply(message=problem):
@@ -117,7 +99,7 @@ class CpuClassController:
                 problem = f"unexpected reply {type(reply).__name__}"
         self._in_use = True
         self._failures.failed(problem)
-        return _RETRY_S
+        return RETRY_S
 
     def _note(self, states: Mapping[str, CpuClassState]) -> None:
         """Take what the actuator has reported, and log what the hardware cannot serve once."""

@@ -9,6 +9,7 @@ from joulie_agent.nri.connection import NriState
 from joulie_agent.resources.configuration import Configuration
 from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_agent.resources.engine import PlacementEngine
+from joulie_agent.resources.interrupts import InterruptController
 from joulie_agent.resources.values import ContainerValues
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import IdSet
@@ -28,6 +29,10 @@ class DescribedManager(Protocol):
     @property
     def classes(self) -> CpuClassController:
         """The CPU classes."""
+
+    @property
+    def interrupts(self) -> InterruptController:
+        """The CPUs of interrupts."""
 
     @property
     def runtime_state(self) -> NriState:
@@ -84,6 +89,17 @@ class PlacementsDebug:
             "containers": [self._container(name) for name in sorted(engine.containers)],
             "cpuClasses": {name: str(cpus) for name, cpus in engine.cpu_classes.items()},
             "cpuClassesProblem": self._manager.classes.shortfall,
+            "interrupts": self._interrupts(),
+        }
+
+    def _interrupts(self) -> dict[str, Any]:
+        interrupts = self._manager.interrupts
+        return {
+            "claims": [{"patterns": claim.patterns, "cpus": str(claim.cpus)} for claim in interrupts.wanted.claims],
+            "sinks": str(interrupts.wanted.sinks),
+            "isolated": str(interrupts.wanted.isolated),
+            "moved": interrupts.report.moved,
+            "problem": interrupts.problem,
         }
 
     def _container(self, name: ContainerId) -> dict[str, Any]:

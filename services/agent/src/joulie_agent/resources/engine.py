@@ -18,6 +18,7 @@ from joulie_agent.resources.values import NO_CLASSES, UNSET, ContainerValues, Cr
 from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodSandboxId
 from joulie_core.containers.differences import changes
 from joulie_core.containers.idset import Cpus
+from joulie_core.containers.interrupts import InterruptPlacement
 from joulie_core.containers.policy import (
     ContainerPolicy,
     GrantRecord,
@@ -56,6 +57,9 @@ class Consequences(Protocol):
 
     def classes_changed(self, cpu_classes: Mapping[str, Cpus]) -> None:
         """Note which CPUs have which CPU class."""
+
+    def interrupts_changed(self, wanted: InterruptPlacement) -> None:
+        """Note what the policy wants of interrupts."""
 
     def timers(self, timers: Iterable[PolicyTimer]) -> None:
         """Start timers, whose events go through the pipeline."""
@@ -347,6 +351,7 @@ class PlacementEngine:
             self._consequences.warned(self._containers.get(warning.container), warning)
         self._consequences.timers(result.timers)
         self._consequences.classes_changed(self._state.cpu_classes)
+        self._consequences.interrupts_changed(self._policy.interrupts(self._state))
         self._records = self._policy.grants(self._state)
         self._cache.set_grants(self._records)
 

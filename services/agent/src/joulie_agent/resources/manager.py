@@ -25,13 +25,15 @@ from joulie_agent.resources.configuration import (
     PolicyHost,
 )
 from joulie_agent.resources.controllers import CreationControllers, values_of
-from joulie_agent.resources.cpu_classes import CpuClassActuator, CpuClassController
+from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.hints import HintSource
+from joulie_agent.resources.interrupts import InterruptController
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_agent.resources.pipeline import Pipeline
 from joulie_agent.resources.registry import policy_definition
+from joulie_agent.resources.renewal import RequestExecutor
 from joulie_agent.resources.reports import DecisionReports, EventRecorder
 from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.translate import ContainerReader, memory_bytes
@@ -41,6 +43,7 @@ from joulie_api.metrics import Registry
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
+from joulie_core.kinds.balloons_policy import BalloonsPolicySpec
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.container_policy import PlacementPolicySpec
 from joulie_core.kinds.cpu_class import cpu_class_resource
@@ -58,7 +61,7 @@ class ResourceManager:
         settings: of the process.
         topology: the node.
         registry: takes the metrics.
-        actuator: applies CPU classes; None without one.
+        actuator: applies CPU classes and moves interrupts; None without one.
         recorder: records Events; None without a node agent.
     """
 
@@ -68,7 +71,7 @@ class ResourceManager:
         topology: HardwareTopology,
         registry: Registry,
         *,
-        actuator: CpuClassActuator | None,
+        actuator: RequestExecutor | None,
         recorder: EventRecorder | None,
     ) -> None:
         self._settings = settings
@@ -78,7 +81,8 @@ class ResourceManager:
         self.counts = ManagerCounts()
         self.usage_milli: Mapping[ContainerId, int] = {}
         self.classes = CpuClassController(actuator, lease_s=settings.cpu_class_lease)
-        self.reports = DecisionReports(self.counts, self.classes, recorder)
+        self.interrupts = InterruptController(actuator, lease_s=settings.cpu_class_lease)
+        self.reports = DecisionReports(self.counts, self.classes, self.interrupts, recorder)
         self.cache = Cache(Path(settings.state_dir))
         ledger = Ledger(time.monotonic)
         self._adjustments = Adjustments(settings.node_name)
@@ -238,6 +242,7 @@ class ResourceManager:
             ],
             extended_resources=self._extended_resources,
             cpu_classes_problem=self.classes.shortfall or "",
+            interrupts_problem=self.interrupts.problem or "",
         )
 
     def _check_node(self, name: str) -> None:
@@ -271,6 +276,7 @@ class ResourceManager:
         spec = active.resource.spec
         if isinstance(spec, PlacementPolicySpec):
             self.classes.define(spec.classes_by_name)
+            self.interrupts.define(spec.controllable_interrupts if isinstance(spec, BalloonsPolicySpec) else ())
             self._controllers.define(spec.control, spec.scheduling_classes)
             published = [each.name for each in spec.cpu_classes if each.publish_extended_resource]
             capacity = configured.policy.class_capacity()

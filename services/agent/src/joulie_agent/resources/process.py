@@ -88,6 +88,7 @@ def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, seen
     app.spawn("runtime connection", _connect(app, manager))
     app.spawn("updates", manager.updater.run())
     app.spawn("CPU classes", manager.classes.run())
+    app.spawn("interrupts", manager.interrupts.run())
     app.spawn("topology", _follow_topology(manager, Path(settings.host_root), seen))
     if settings.config_file:
         app.spawn("configuration", manager.configuration.watch(settings.config_poll_interval))

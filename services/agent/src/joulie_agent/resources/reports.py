@@ -1,4 +1,7 @@
-"""What follows from decisions besides placements: log lines, counts, Events of pods, CPU classes and timers."""
+"""What follows from decisions besides placements.
+
+Log lines, counts, Events of pods, CPU classes, interrupts and timers.
+"""
 
 import asyncio
 from collections import deque
@@ -10,10 +13,12 @@ import structlog
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_agent.resources.cpu_classes import CpuClassController
+from joulie_agent.resources.interrupts import InterruptController
 from joulie_agent.resources.metrics import ManagerCounts
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.idset import Cpus
+from joulie_core.containers.interrupts import InterruptPlacement
 from joulie_core.containers.policy import PolicyEvent, PolicyTimer, PolicyWarning
 
 #: Events that wait for the node agent; the oldest are dropped.
@@ -37,12 +42,20 @@ class DecisionReports:
     Args:
         counts: of metrics.
         classes: the CPU classes.
+        interrupts: the CPUs of interrupts.
         recorder: records Events; None where there is no node agent.
     """
 
-    def __init__(self, counts: ManagerCounts, classes: CpuClassController, recorder: EventRecorder | None) -> None:
+    def __init__(
+        self,
+        counts: ManagerCounts,
+        classes: CpuClassController,
+        interrupts: InterruptController,
+        recorder: EventRecorder | None,
+    ) -> None:
         self._counts = counts
         self._classes = classes
+        self._interrupts = interrupts
         self._recorder = recorder
         self._events: deque[pb.PodEvent] = deque(maxlen=_MOST_EVENTS)
         self._event_added = asyncio.Event()
@@ -75,6 +88,10 @@ class DecisionReports:
     def classes_changed(self, cpu_classes: Mapping[str, Cpus]) -> None:
         """Note which CPUs have which CPU class."""
         self._classes.assign(cpu_classes)
+
+    def interrupts_changed(self, wanted: InterruptPlacement) -> None:
+        """Note what the policy wants of interrupts."""
+        self._interrupts.assign(wanted)
 
     def timers(self, timers: Iterable[PolicyTimer]) -> None:
         """Start timers; one that a restart loses is requested again when the containers are synchronized."""

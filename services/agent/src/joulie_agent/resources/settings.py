@@ -87,4 +87,5 @@ class ResourcesSettings(ProcessSettings):
     running container costs it its caches."""
 
     cpu_class_lease: Annotated[Duration, Field(ge=3, le=3600)] = 60.0
-    """How long the actuator keeps CPU classes without this process. They are renewed three times in that time."""
+    """How long the actuator keeps CPU classes, and interrupts where they were moved to, without this process. They are
+    renewed three times in that time."""

@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 from joulie_core.containers.balloons.capacity import class_capacity
 from joulie_core.containers.balloons.checks import check_state
 from joulie_core.containers.balloons.instances import Draft, NoRoomError
+from joulie_core.containers.balloons.interrupts import balloon_interrupts
 from joulie_core.containers.balloons.pinning import Pinner
 from joulie_core.containers.balloons.resize import Resizer
 from joulie_core.containers.balloons.restore import Restorer, kept_memory
@@ -17,6 +18,7 @@ from joulie_core.containers.balloons.zones import balloon_zones
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.cpu_tree import CpuTree
 from joulie_core.containers.idset import EMPTY, Cpus
+from joulie_core.containers.interrupts import InterruptPlacement
 from joulie_core.containers.node_cpus import node_cpus
 from joulie_core.containers.policy import (
     ContainerPolicy,
@@ -166,6 +168,10 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
     def zones(self, state: BalloonsState) -> tuple[PlacementZone, ...]:
         """Return the balloons, each before its components."""
         return balloon_zones(self._draft(state), state, self._topology)
+
+    def interrupts(self, state: BalloonsState) -> InterruptPlacement:
+        """Return what the balloons want of the node's interrupts."""
+        return balloon_interrupts(self._types, state)
 
     def class_capacity(self) -> Mapping[str, int]:
         """Return how many CPUs of a class balloons can have at most, in thousandths, by CPU class."""

@@ -79,11 +79,15 @@ class Balloon:
         for component in self.components:
             yield from component.leaves()
 
+    def all_balloons(self) -> "Iterator[Balloon]":
+        """Return itself and all its components."""
+        yield self
+        for component in self.components:
+            yield from component.all_balloons()
+
     def all_keys(self) -> Iterator[BalloonKey]:
         """Return its own key and those of all its components."""
-        yield self.key
-        for component in self.components:
-            yield from component.all_keys()
+        return (balloon.key for balloon in self.all_balloons())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from joulie_core.kinds.balloons_policy import (
     BalloonTypeSpec,
     ComponentCreation,
     IdleSharing,
+    InterruptMode,
 )
 from joulie_core.kinds.match_expression import ExpressionSpec
 
@@ -67,6 +68,8 @@ class BalloonType:
     #: A new composite balloon gets one component instead of all.
     balance_components: bool
     show_containers: bool
+    interrupt_claims: tuple[str, ...]
+    interrupt_mode: InterruptMode
     #: The CPUs that the only balloon of the type always has, whatever its containers request.
     exact: Cpus | None
 
@@ -170,6 +173,8 @@ class _Resolver:
             components=tuple(part.balloon_type for part in each.components),
             balance_components=each.component_creation is ComponentCreation.BALANCE_BALLOONS,
             show_containers=_first(each.show_containers_in_nrt, self._spec.show_containers_in_nrt),
+            interrupt_claims=each.irq_claim,
+            interrupt_mode=each.irq_mode,
             exact=exact,
         )
 

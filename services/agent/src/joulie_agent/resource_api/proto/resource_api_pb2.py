@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2joulie_agent/resource_api/proto/resource_api.proto\x12\x13joulie.resources.v1\"\t\n\x07Nothing\"7\n\x10SetConfigRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x10\n\x08manifest\x18\x02 \x01(\t\"0\n\x0eSetConfigReply\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07ignored\x18\x02 \x03(\t\"\xb0\x01\n\x15SetAdjustmentsRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12P\n\x0b\x61\x64justments\x18\x02 \x03(\x0b\x32;.joulie.resources.v1.SetAdjustmentsRequest.AdjustmentsEntry\x1a\x32\n\x10\x41\x64justmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb1\x01\n\x13SetAdjustmentsReply\x12\x44\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x34.joulie.resources.v1.SetAdjustmentsReply.ErrorsEntry\x1aT\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.joulie.resources.v1.AdjustmentErrors:\x02\x38\x01\"\x84\x01\n\x10\x41\x64justmentErrors\x12\x41\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x31.joulie.resources.v1.AdjustmentErrors.ErrorsEntry\x1a-\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\")\n\x16SetPowerProfileRequest\x12\x0f\n\x07profile\x18\x01 \x01(\t\"\xf2\x02\n\rManagerStatus\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x12\n\nregistered\x18\x02 \x01(\x08\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12?\n\rconfiguration\x18\x04 \x01(\x0b\x32(.joulie.resources.v1.ActiveConfiguration\x12(\n\x05zones\x18\x05 \x03(\x0b\x32\x19.joulie.resources.v1.Zone\x12U\n\x12\x65xtended_resources\x18\x06 \x03(\x0b\x32\x39.joulie.resources.v1.ManagerStatus.ExtendedResourcesEntry\x12\x10\n\x08instance\x18\x07 \x01(\t\x12\x1b\n\x13\x63pu_classes_problem\x18\x08 \x01(\t\x1a\x38\n\x16\x45xtendedResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"V\n\x13\x41\x63tiveConfiguration\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08manifest\x18\x04 \x01(\t\"\xf4\x02\n\x04Zone\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06parent\x18\x03 \x01(\t\x12\x0c\n\x04\x63pus\x18\x04 \x01(\t\x12\x13\n\x0bshared_idle\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x16\n\x0e\x63\x61pacity_milli\x18\x07 \x01(\x03\x12\x19\n\x11\x61llocatable_milli\x18\x08 \x01(\x03\x12\x17\n\x0f\x61vailable_milli\x18\t \x01(\x03\x12\x36\n\ncontainers\x18\n \x03(\x0b\x32\".joulie.resources.v1.ZoneContainer\x12=\n\nattributes\x18\x0b \x03(\x0b\x32).joulie.resources.v1.Zone.AttributesEntry\x12\x17\n\x0fshow_containers\x18\x0c \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"~\n\rZoneContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03pod\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04\x63pus\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x15\n\rrequest_milli\x18\x07 \x01(\x03\"\xa7\x03\n\x0cNodeMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12=\n\x06labels\x18\x02 \x03(\x0b\x32-.joulie.resources.v1.NodeMetadata.LabelsEntry\x12G\n\x0b\x61nnotations\x18\x03 \x03(\x0b\x32\x32.joulie.resources.v1.NodeMetadata.AnnotationsEntry\x12*\n\x06taints\x18\x04 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12\x41\n\x08\x63\x61pacity\x18\x05 \x03(\x0b\x32/.joulie.resources.v1.NodeMetadata.CapacityEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rCapacityEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"}\n\tMapUpdate\x12\x34\n\x03set\x18\x01 \x03(\x0b\x32\'.joulie.resources.v1.MapUpdate.SetEntry\x12\x0e\n\x06remove\x18\x02 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"3\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\t\"c\n\x0cTaintsUpdate\x12\'\n\x03set\x18\x01 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\">\n\rEventsRequest\x12-\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1d.joulie.resources.v1.PodEvent\"\\\n\x08PodEvent\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\"#\n\x10HealthCheckReply\x12\x0f\n\x07problem\x18\x01 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2joulie_agent/resource_api/proto/resource_api.proto\x12\x13joulie.resources.v1\"\t\n\x07Nothing\"7\n\x10SetConfigRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x10\n\x08manifest\x18\x02 \x01(\t\"0\n\x0eSetConfigReply\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07ignored\x18\x02 \x03(\t\"\xb0\x01\n\x15SetAdjustmentsRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12P\n\x0b\x61\x64justments\x18\x02 \x03(\x0b\x32;.joulie.resources.v1.SetAdjustmentsRequest.AdjustmentsEntry\x1a\x32\n\x10\x41\x64justmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb1\x01\n\x13SetAdjustmentsReply\x12\x44\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x34.joulie.resources.v1.SetAdjustmentsReply.ErrorsEntry\x1aT\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.joulie.resources.v1.AdjustmentErrors:\x02\x38\x01\"\x84\x01\n\x10\x41\x64justmentErrors\x12\x41\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x31.joulie.resources.v1.AdjustmentErrors.ErrorsEntry\x1a-\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\")\n\x16SetPowerProfileRequest\x12\x0f\n\x07profile\x18\x01 \x01(\t\"\x8e\x03\n\rManagerStatus\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x12\n\nregistered\x18\x02 \x01(\x08\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12?\n\rconfiguration\x18\x04 \x01(\x0b\x32(.joulie.resources.v1.ActiveConfiguration\x12(\n\x05zones\x18\x05 \x03(\x0b\x32\x19.joulie.resources.v1.Zone\x12U\n\x12\x65xtended_resources\x18\x06 \x03(\x0b\x32\x39.joulie.resources.v1.ManagerStatus.ExtendedResourcesEntry\x12\x10\n\x08instance\x18\x07 \x01(\t\x12\x1b\n\x13\x63pu_classes_problem\x18\x08 \x01(\t\x12\x1a\n\x12interrupts_problem\x18\t \x01(\t\x1a\x38\n\x16\x45xtendedResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"V\n\x13\x41\x63tiveConfiguration\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08manifest\x18\x04 \x01(\t\"\xf4\x02\n\x04Zone\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06parent\x18\x03 \x01(\t\x12\x0c\n\x04\x63pus\x18\x04 \x01(\t\x12\x13\n\x0bshared_idle\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x16\n\x0e\x63\x61pacity_milli\x18\x07 \x01(\x03\x12\x19\n\x11\x61llocatable_milli\x18\x08 \x01(\x03\x12\x17\n\x0f\x61vailable_milli\x18\t \x01(\x03\x12\x36\n\ncontainers\x18\n \x03(\x0b\x32\".joulie.resources.v1.ZoneContainer\x12=\n\nattributes\x18\x0b \x03(\x0b\x32).joulie.resources.v1.Zone.AttributesEntry\x12\x17\n\x0fshow_containers\x18\x0c \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"~\n\rZoneContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03pod\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04\x63pus\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x15\n\rrequest_milli\x18\x07 \x01(\x03\"\xa7\x03\n\x0cNodeMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12=\n\x06labels\x18\x02 \x03(\x0b\x32-.joulie.resources.v1.NodeMetadata.LabelsEntry\x12G\n\x0b\x61nnotations\x18\x03 \x03(\x0b\x32\x32.joulie.resources.v1.NodeMetadata.AnnotationsEntry\x12*\n\x06taints\x18\x04 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12\x41\n\x08\x63\x61pacity\x18\x05 \x03(\x0b\x32/.joulie.resources.v1.NodeMetadata.CapacityEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rCapacityEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"}\n\tMapUpdate\x12\x34\n\x03set\x18\x01 \x03(\x0b\x32\'.joulie.resources.v1.MapUpdate.SetEntry\x12\x0e\n\x06remove\x18\x02 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"3\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\t\"c\n\x0cTaintsUpdate\x12\'\n\x03set\x18\x01 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\">\n\rEventsRequest\x12-\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1d.joulie.resources.v1.PodEvent\"\\\n\x08PodEvent\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\"#\n\x10HealthCheckReply\x12\x0f\n\x07problem\x18\x01 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -70,37 +70,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETPOWERPROFILEREQUEST']._serialized_start=687
   _globals['_SETPOWERPROFILEREQUEST']._serialized_end=728
   _globals['_MANAGERSTATUS']._serialized_start=731
-  _globals['_MANAGERSTATUS']._serialized_end=1101
-  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_start=1045
-  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_end=1101
-  _globals['_ACTIVECONFIGURATION']._serialized_start=1103
-  _globals['_ACTIVECONFIGURATION']._serialized_end=1189
-  _globals['_ZONE']._serialized_start=1192
-  _globals['_ZONE']._serialized_end=1564
-  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_start=1515
-  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_end=1564
-  _globals['_ZONECONTAINER']._serialized_start=1566
-  _globals['_ZONECONTAINER']._serialized_end=1692
-  _globals['_NODEMETADATA']._serialized_start=1695
-  _globals['_NODEMETADATA']._serialized_end=2118
-  _globals['_NODEMETADATA_LABELSENTRY']._serialized_start=1972
-  _globals['_NODEMETADATA_LABELSENTRY']._serialized_end=2017
-  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_start=2019
-  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_end=2069
-  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_start=2071
-  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_end=2118
-  _globals['_MAPUPDATE']._serialized_start=2120
-  _globals['_MAPUPDATE']._serialized_end=2245
-  _globals['_MAPUPDATE_SETENTRY']._serialized_start=2203
-  _globals['_MAPUPDATE_SETENTRY']._serialized_end=2245
-  _globals['_TAINT']._serialized_start=2247
-  _globals['_TAINT']._serialized_end=2298
-  _globals['_TAINTSUPDATE']._serialized_start=2300
-  _globals['_TAINTSUPDATE']._serialized_end=2399
-  _globals['_EVENTSREQUEST']._serialized_start=2401
-  _globals['_EVENTSREQUEST']._serialized_end=2463
-  _globals['_PODEVENT']._serialized_start=2465
-  _globals['_PODEVENT']._serialized_end=2557
-  _globals['_HEALTHCHECKREPLY']._serialized_start=2559
-  _globals['_HEALTHCHECKREPLY']._serialized_end=2594
+  _globals['_MANAGERSTATUS']._serialized_end=1129
+  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_start=1073
+  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_end=1129
+  _globals['_ACTIVECONFIGURATION']._serialized_start=1131
+  _globals['_ACTIVECONFIGURATION']._serialized_end=1217
+  _globals['_ZONE']._serialized_start=1220
+  _globals['_ZONE']._serialized_end=1592
+  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_start=1543
+  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_end=1592
+  _globals['_ZONECONTAINER']._serialized_start=1594
+  _globals['_ZONECONTAINER']._serialized_end=1720
+  _globals['_NODEMETADATA']._serialized_start=1723
+  _globals['_NODEMETADATA']._serialized_end=2146
+  _globals['_NODEMETADATA_LABELSENTRY']._serialized_start=2000
+  _globals['_NODEMETADATA_LABELSENTRY']._serialized_end=2045
+  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_start=2047
+  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_end=2097
+  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_start=2099
+  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_end=2146
+  _globals['_MAPUPDATE']._serialized_start=2148
+  _globals['_MAPUPDATE']._serialized_end=2273
+  _globals['_MAPUPDATE_SETENTRY']._serialized_start=2231
+  _globals['_MAPUPDATE_SETENTRY']._serialized_end=2273
+  _globals['_TAINT']._serialized_start=2275
+  _globals['_TAINT']._serialized_end=2326
+  _globals['_TAINTSUPDATE']._serialized_start=2328
+  _globals['_TAINTSUPDATE']._serialized_end=2427
+  _globals['_EVENTSREQUEST']._serialized_start=2429
+  _globals['_EVENTSREQUEST']._serialized_end=2491
+  _globals['_PODEVENT']._serialized_start=2493
+  _globals['_PODEVENT']._serialized_end=2585
+  _globals['_HEALTHCHECKREPLY']._serialized_start=2587
+  _globals['_HEALTHCHECKREPLY']._serialized_end=2622
 # @@protoc_insertion_point(module_scope)

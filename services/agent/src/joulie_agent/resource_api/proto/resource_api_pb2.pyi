@@ -74,7 +74,7 @@ class SetPowerProfileRequest(_message.Message):
     def __init__(self, profile: _Optional[str] = ...) -> None: ...
 
 class ManagerStatus(_message.Message):
-    __slots__ = ("node_name", "registered", "problem", "configuration", "zones", "extended_resources", "instance", "cpu_classes_problem")
+    __slots__ = ("node_name", "registered", "problem", "configuration", "zones", "extended_resources", "instance", "cpu_classes_problem", "interrupts_problem")
     class ExtendedResourcesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class ManagerStatus(_message.Message):
     EXTENDED_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     CPU_CLASSES_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    INTERRUPTS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     registered: bool
     problem: str
@@ -98,7 +99,8 @@ class ManagerStatus(_message.Message):
     extended_resources: _containers.ScalarMap[str, int]
     instance: str
     cpu_classes_problem: str
-    def __init__(self, node_name: _Optional[str] = ..., registered: _Optional[bool] = ..., problem: _Optional[str] = ..., configuration: _Optional[_Union[ActiveConfiguration, _Mapping]] = ..., zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., extended_resources: _Optional[_Mapping[str, int]] = ..., instance: _Optional[str] = ..., cpu_classes_problem: _Optional[str] = ...) -> None: ...
+    interrupts_problem: str
+    def __init__(self, node_name: _Optional[str] = ..., registered: _Optional[bool] = ..., problem: _Optional[str] = ..., configuration: _Optional[_Union[ActiveConfiguration, _Mapping]] = ..., zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., extended_resources: _Optional[_Mapping[str, int]] = ..., instance: _Optional[str] = ..., cpu_classes_problem: _Optional[str] = ..., interrupts_problem: _Optional[str] = ...) -> None: ...
 
 class ActiveConfiguration(_message.Message):
     __slots__ = ("policy", "source", "error", "manifest")

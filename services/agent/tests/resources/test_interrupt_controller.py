@@ -1,0 +1,140 @@
+"""What the resource manager sends to the actuator about interrupts."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from joulie_agent.actuator.protocol import ErrorReply, InterruptClaims, InterruptsReport, SetInterrupts
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.reasons import Reason
+from joulie_agent.resources.interrupts import InterruptController
+from joulie_core.containers.idset import IdSet
+from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptClaim, InterruptPlacement
+
+LEASE_S = 60.0
+WANTED = InterruptPlacement(
+    claims=(InterruptClaim(("eth0-*", "24"), IdSet([2, 3])),), sinks=IdSet([0]), isolated=IdSet.parse("2-7")
+)
+
+pytestmark = pytest.mark.looptime
+
+
+class Actuator:
+    def __init__(self):
+        self.requests = asyncio.Queue()
+        self.reply = InterruptsReport(moved=3)
+
+    async def execute(self, request):
+        self.requests.put_nowait(request)
+        return self.reply
+
+
+@pytest.fixture
+def actuator():
+    return Actuator()
+
+
+@pytest.fixture
+async def controller(actuator):
+    controller = InterruptController(actuator, lease_s=LEASE_S)
+    controller.define(("*",))
+    task = asyncio.create_task(controller.run())
+    yield controller
+    task.cancel()
+
+
+async def test_what_the_policy_wants_is_sent_and_renewed_before_the_lease_ends(controller, actuator):
+    loop = asyncio.get_running_loop()
+    controller.assign(WANTED)
+    first = await actuator.requests.get()
+    assert first == SetInterrupts(
+        controllable=("*",),
+        claims=(InterruptClaims(patterns=("eth0-*", "24"), cpus="2-3"),),
+        sinks="0",
+        isolated="2-7",
+        lease_s=LEASE_S,
+    )
+    start = loop.time()
+    assert await actuator.requests.get() == first
+    assert loop.time() - start == pytest.approx(LEASE_S / 3)
+    assert (controller.report.moved, controller.problem) == (3, None)
+
+
+async def test_a_change_is_sent_at_once_and_what_is_equal_is_not(controller, actuator):
+    controller.assign(WANTED)
+    await actuator.requests.get()
+    controller.assign(WANTED)
+    controller.define(("*",))
+    start = asyncio.get_running_loop().time()
+    controller.define(("eth*",))
+    assert (await actuator.requests.get()).controllable == ("eth*",)
+    controller.assign(InterruptPlacement(isolated=IdSet([1])))
+    assert (await actuator.requests.get()).isolated == "1"
+    assert asyncio.get_running_loop().time() == start
+
+
+async def test_nothing_is_sent_until_something_is_wanted_and_its_end_is_sent_once(controller, actuator):
+    await asyncio.sleep(1000)
+    controller.assign(WANTED)
+    await actuator.requests.get()
+    controller.assign(NO_INTERRUPTS)
+    request = await actuator.requests.get()
+    assert (request.claims, request.sinks, request.isolated) == ((), "", "")
+    await asyncio.sleep(1000)
+    assert actuator.requests.empty()
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (HardwareFailure(Reason.UNREACHABLE, "no actuator"), "no actuator"),
+        (ErrorReply(message="stopping"), "stopping"),
+        (InterruptsReport(failure=HardwareFailure(Reason.NO_JOURNAL, "no journal")), "no journal"),
+    ],
+)
+async def test_a_request_that_fails_is_repeated_also_where_nothing_is_wanted_any_more(
+    controller, actuator, reply, problem
+):
+    actuator.reply = reply
+    controller.assign(WANTED)
+    with capture_logs() as logs:
+        await actuator.requests.get()
+        await actuator.requests.get()
+    assert [(line["event"], line["log_level"]) for line in logs] == [("interrupts not moved", "warning")]
+    assert problem in controller.problem
+    assert controller.report.moved == 0
+    controller.assign(NO_INTERRUPTS)
+    await actuator.requests.get()
+    actuator.reply = InterruptsReport()
+    await actuator.requests.get()
+    await asyncio.sleep(0.1)
+    assert controller.problem is None
+    await asyncio.sleep(1000)
+    assert actuator.requests.empty()
+
+
+async def test_what_does_not_move_is_a_problem_until_it_does(controller, actuator):
+    actuator.reply = InterruptsReport(moved=1, fixed=4, failed=2, left_out=9, message="Overruled: 24: no room")
+    controller.assign(WANTED)
+    await actuator.requests.get()
+    await asyncio.sleep(0.1)
+    assert controller.problem == (
+        "2 of them: Overruled: 24: no room; the kernel does not let 4 of them move; "
+        "9 of them are more than are looked at"
+    )
+    actuator.reply = InterruptsReport(moved=7)
+    await actuator.requests.get()
+    await asyncio.sleep(0.1)
+    assert controller.problem is None
+
+
+async def test_without_an_actuator_that_is_a_problem_where_something_is_wanted():
+    controller = InterruptController(None, lease_s=LEASE_S)
+    task = asyncio.create_task(controller.run())
+    await asyncio.sleep(1)
+    assert controller.problem is None
+    controller.assign(WANTED)
+    await asyncio.sleep(1)
+    assert controller.problem == "unavailable: ACTUATOR_SOCKET is not set"
+    task.cancel()
