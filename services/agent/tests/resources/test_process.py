@@ -403,3 +403,21 @@ async def test_interrupts_leave_the_cpus_of_a_balloon_that_wants_none_and_come_b
     assert Cpus.parse(affinity.read_text().partition("\n")[0]) == Cpus(range(8)) - both
     assert machine.executors[Subsystem.INTERRUPTS].stop(time.monotonic() + 5)
     assert affinity.read_text().partition("\n")[0] == "0-7"
+
+
+async def test_a_pod_on_cpus_whose_class_the_hardware_does_not_serve_gets_an_event(host, actuator):
+    socket, _ = actuator
+    file = host.root / "policy.yaml"
+    types = [{"name": "dark", "namespaces": ["default"], "cpuClass": "night"}]
+    classes = [{"name": "night", "disabledCstates": ["C99"]}]
+    spec = {"reservedResources": {"cpu": "cpuset:0"}, "balloonTypes": types, "cpuClasses": classes}
+    file.write_text(json.dumps({"apiVersion": "joulie.io/v1alpha1", "kind": "BalloonsPolicy", "spec": spec}))
+    node_agent = NodeAgent()
+    settings = {"POLICY": "balloons", "CONFIG_FILE": str(file), "ACTUATOR_SOCKET": socket}
+    cluster = host.root / "agent.sock"
+    async with serve_cluster(cluster, node_agent), host.process(NODE_AGENT_SOCKET=str(cluster), **settings):
+        await host.node.add(host.node.container("a", milli=2000))
+        await host.until(lambda: node_agent.events)
+    (event,) = node_agent.events
+    assert (event.pod, event.reason) == ("pod", "CpuClassNotInForce")
+    assert event.message == "container a: CPU class night is not in force: disabled_idle_states: no idle state C99"

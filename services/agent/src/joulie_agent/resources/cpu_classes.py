@@ -1,6 +1,6 @@
 """CPU classes: sends the actuator which CPUs have which class, and renews the lease of that."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import structlog
@@ -34,6 +34,8 @@ class CpuClassController:
         self._in_use = False
         self._failures = FailureLog(_log, failed="CPU classes not applied", recovered="CPU classes applied")
         self._unmet = FailureLog(_log, failed="CPU class not in force", recovered="CPU class in force")
+        self.on_report: Callable[[Mapping[str, CpuClassState]], None] = lambda _states: None
+        """Called with each report of the actuator."""
         self.in_force: Mapping[str, CpuClassState] = {}
         """What the actuator has reported, by class."""
 
@@ -104,6 +106,7 @@ class CpuClassController:
     def _note(self, states: Mapping[str, CpuClassState]) -> None:
         """Take what the actuator has reported, and log what the hardware cannot serve once."""
         self.in_force = states
+        self.on_report(states)
         for name, text in self.shortfalls.items():
             self._unmet.failed(text, cpu_class=name)
         for name in states.keys() - self.shortfalls.keys():

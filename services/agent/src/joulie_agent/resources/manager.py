@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from joulie_agent.actuator.cpu_class_protocol import CpuClassState
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.nri.connection import NriConnection, NriState, nri_endpoint
 from joulie_agent.nri.handler import RuntimeInfo
@@ -17,6 +18,7 @@ from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import InvalidCallError
 from joulie_agent.resources.adjustments import Adjustments
 from joulie_agent.resources.cache import Cache
+from joulie_agent.resources.class_events import ClassEvents
 from joulie_agent.resources.configuration import (
     ActiveConfig,
     Configuration,
@@ -83,6 +85,8 @@ class ResourceManager:
         self.classes = CpuClassController(actuator, lease_s=settings.cpu_class_lease)
         self.interrupts = InterruptController(actuator, lease_s=settings.cpu_class_lease)
         self.reports = DecisionReports(self.counts, self.classes, self.interrupts, recorder)
+        self._class_events = ClassEvents(self.reports.tell)
+        self.classes.on_report = self._on_class_report
         self.cache = Cache(Path(settings.state_dir))
         ledger = Ledger(time.monotonic)
         self._adjustments = Adjustments(settings.node_name)
@@ -292,6 +296,9 @@ class ResourceManager:
             await self.configuration.push(ConfigurationSource.RUNTIME, runtime.config)
         except InvalidConfigurationError as error:
             _log.warning("configuration of the runtime refused", problem=str(error))
+
+    def _on_class_report(self, states: Mapping[str, CpuClassState]) -> None:
+        self._class_events.note(states, self.engine.containers, self.engine.placements)
 
     def _wake_updater(self) -> None:
         self.updater.wake()

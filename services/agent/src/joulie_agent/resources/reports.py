@@ -79,6 +79,10 @@ class DecisionReports:
         if container is not None:
             self._add_event(container, warning.reason, warning.message)
 
+    def tell(self, container: ContainerInfo, reason: str, message: str) -> None:
+        """Record an Event about a container; its cause is in the log already."""
+        self._add_event(container, reason, message)
+
     def moved(self, containers: Sequence[ContainerId]) -> None:
         """Note which containers that were placed before get another placement."""
         self._counts.moved += len(containers)
