@@ -213,3 +213,19 @@ class TwoCandidates(RuleBasedStateMachine):
 
 TwoCandidates.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 TestTwoCandidates = TwoCandidates.TestCase
+
+
+@pytest.mark.parametrize("field", ["leaseDurationSeconds", "leaseTransitions"])
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 10**400])
+def test_a_number_that_no_api_server_stores_is_no_lease(field, number):
+    raw = b'{"metadata":{"resourceVersion":"1"},"spec":{"holderIdentity":"b","%b":%d}}' % (field.encode(), number)
+    with pytest.raises(DecodeError):
+        decode_lease(raw)
+
+
+def test_a_lease_that_has_changed_hands_as_often_as_can_be_counted_is_taken_all_the_same():
+    candidate = LeaseCandidate("a", lease_duration_s=15, renew_deadline_s=10)
+    spec = b'{"leaseTransitions":2147483647}'
+    candidate.on_read(decode_lease(b'{"metadata":{"resourceVersion":"1"},"spec":%b}' % spec), 0.0)
+    decision = candidate.attempt(0.0, "2026-01-01T00:00:00.000000Z")
+    assert decision.spec.lease_transitions == 2**31 - 1

@@ -46,15 +46,36 @@ def test_a_series_without_a_value_is_not_omitted():
 
 
 @pytest.mark.parametrize(
+    "odd",
+    [
+        {"histogram": [AT_S, {"count": "1", "sum": "2"}]},
+        {"value": [AT_S, "many"]},
+        {"value": [AT_S, 240]},
+        {"value": ["now", "240"]},
+        {"value": [AT_S]},
+        {"value": None},
+        {"value": json.loads(DEEP[19_500:-19_500])},
+    ],
+)
+def test_a_series_whose_value_cannot_be_read_has_none_and_the_others_have_theirs(odd):
+    first, other = decode_samples(answer([{"metric": {"node": "n1"}, **odd}, series("5", node="n2")]))
+    assert first.labels == {"node": "n1"}
+    assert math.isnan(first.value)
+    assert math.isnan(first.at_s)
+    assert other == PrometheusSample({"node": "n2"}, 5, AT_S)
+
+
+@pytest.mark.parametrize(
     ("raw", "reason"),
     [
         (b'{"status": "error", "errorType": "bad_data", "error": "parse error"}', "parse error"),
         (b'{"status": "error"}', "status error"),
         (b'{"status": "success"}', "status success"),
         (answer([], "matrix"), "result type is matrix, must be vector or scalar"),
-        (answer([{"metric": {}, "histogram": [1, {}]}]), "not a result of an instant query"),
-        (answer([series("many")]), "not a result of an instant query"),
-        (answer([series(240)]), "not a result of an instant query"),
+        (answer([{"metric": {"node": 1}, "value": [AT_S, "5"]}]), "not a result of an instant query"),
+        (answer([{"metric": None, "histogram": [1, {}]}]), "not a result of an instant query"),
+        (answer([5]), "not a result of an instant query"),
+        (answer([AT_S, "many"], "scalar"), "not a result of an instant query"),
         (b"<html>", "not a result of an instant query"),
         (b"", "not a result of an instant query"),
         (b'"\xff"', "not a result of an instant query"),

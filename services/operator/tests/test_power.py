@@ -354,7 +354,7 @@ async def test_a_query_answers_every_series(serve, session):
         ({"status": "success", "data": {"resultType": "matrix", "result": []}}, 200, "matrix"),
         ("gone", 503, "503"),
         ("gone", 200, "not a result of an instant query"),
-        (vector(({}, "many")), 200, "could not convert"),
+        ({"status": "success", "data": {"resultType": "scalar", "result": [1.5, "many"]}}, 200, "could not convert"),
     ],
 )
 async def test_a_query_without_a_usable_answer_raises_the_reason(serve, session, answer, status, why):

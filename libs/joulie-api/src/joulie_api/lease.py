@@ -10,21 +10,25 @@ the Lease; a candidate takes a lease by replacing exactly the version that expir
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from joulie_api.decoding import decode
+
+_MOST: Final = 2**31 - 1
+#: An integer of a Lease, as an API server stores it.
+Int32 = Annotated[int, msgspec.Meta(ge=-_MOST - 1, le=_MOST)]
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`spec` of a Lease; times are RFC 3339 with microseconds, in UTC, and are informative only."""
 
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int32 | None = None
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -139,5 +143,5 @@ class LeaseCandidate:
             lease_duration_seconds=math.ceil(self._lease_duration_s),
             acquire_time=acquired,
             renew_time=wall,
-            lease_transitions=transitions,
+            lease_transitions=min(transitions, _MOST),
         )

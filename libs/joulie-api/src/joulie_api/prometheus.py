@@ -1,10 +1,12 @@
 """Answers of a Prometheus server to an instant query.
 
-Every series of the answer is returned, also one whose value is NaN or infinite: a caller that adds series up must know
-that one of them has no value. Sending the query is left to the caller.
+Every series of the answer is returned, also one whose value is NaN, infinite or no number, such as a histogram: a
+caller that adds series up must know that one of them has no value. A series whose labels cannot be read makes the
+answer invalid, since what it is about is not known. Sending the query is left to the caller.
 Source: Prometheus HTTP API, `/api/v1/query`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,14 +29,18 @@ class PrometheusSample:
     """One series of an instant vector, or a scalar (no labels)."""
 
     labels: Mapping[str, str]
-    #: May be NaN or infinite.
+    #: May be NaN or infinite; NaN where the answer has no number.
     value: float
-    #: Seconds since the epoch; of which the value is.
+    #: Seconds since the epoch; of which the value is. NaN where the answer has no number.
     at_s: float
 
 
 class _Series(msgspec.Struct):
     value: tuple[float, str]
+    metric: dict[str, str] = {}
+
+
+class _Labels(msgspec.Struct):
     metric: dict[str, str] = {}
 
 
@@ -55,6 +61,7 @@ _WHAT: Final = "result of an instant query"
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 _VECTOR: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _SERIES: Final = msgspec.json.Decoder(_Series)
+_LABELS: Final = msgspec.json.Decoder(_Labels)
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
 
 
@@ -88,9 +95,14 @@ def decode_series(raw: msgspec.Raw) -> PrometheusSample:
     """Return one series. Raise as `decode_samples`."""
     try:
         series = decode(_SERIES.decode, raw, _WHAT)
+        return _sample(series.metric, series.value)
+    except (DecodeError, QueryError):
+        pass  # Perhaps its value alone cannot be read.
+    try:
+        labels = decode(_LABELS.decode, raw, _WHAT).metric
     except DecodeError as error:
         raise QueryError(error.message) from error
-    return _sample(series.metric, series.value)
+    return PrometheusSample(labels, math.nan, math.nan)
 
 
 def _sample(labels: Mapping[str, str], value: tuple[float, str]) -> PrometheusSample:

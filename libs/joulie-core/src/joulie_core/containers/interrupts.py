@@ -1,7 +1,7 @@
 """Which CPUs handle an interrupt, as a container policy wants it.
 
-A zone claims interrupts, takes all that no zone claims (a sink), or wants none (isolated). What an administrator has set
-is narrowed by isolation and replaced by claims and sinks only.
+A zone claims interrupts, takes all that no zone claims (a sink), or wants none (isolated). What an administrator has
+set is narrowed by isolation and replaced by claims and sinks only.
 """
 
 from collections.abc import Iterable
