@@ -21,13 +21,13 @@ from tools.hostile.grammar import Grammar
 
 from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.cpu_class_protocol import CpuClassControls
+from joulie_agent.actuator.interrupt_protocol import InterruptClaims
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
     CheckHealth,
     CpuReadings,
     ErrorReply,
     HealthReport,
-    InterruptClaims,
     ReadCpu,
     Reply,
     Request,

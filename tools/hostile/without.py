@@ -60,7 +60,19 @@ def _objects() -> None:
 
 
 def _containment() -> None:
-    """End the process at a failure of the work on one subject."""
+    """End the process at a failure of the work on one subject, and have poison fail the work as a defect would.
+
+    Without a defect nothing reaches this bulkhead: what is invalid is a value by then.
+    """
+    decode_or_refuse = decoding.decode
+
+    def decode(decoder: Callable[[bytes], Any], raw: bytes, what: str) -> Any:
+        try:
+            return decode_or_refuse(decoder, raw, what)
+        except DecodeError as error:
+            raise RuntimeError("a planted defect") from error
+
+    _replace(decode_or_refuse, decode)
 
     @contextmanager
     def contained(_failures: Failures, _work: str, **_subject: Any) -> Iterator[None]:

@@ -8,11 +8,11 @@ from joulie_agent.actuator.cpu_class_protocol import (
     KhzSpan,
     UnmetControl,
 )
+from joulie_agent.actuator.interrupt_protocol import InterruptClaims
 from joulie_agent.actuator.protocol import (
     CpuClassesReport,
     DescribeCpu,
     DescribeGpu,
-    InterruptClaims,
     ProtocolError,
     ReadCpu,
     ReadGpu,

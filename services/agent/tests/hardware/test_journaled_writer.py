@@ -427,3 +427,16 @@ def _full(_journal, _changes):
 
 def _no_space(_file):
     raise OSError(28, "No space left on device")
+
+
+def test_a_knob_that_does_not_exist_any_more_is_forgotten_and_no_other(writer, journal):
+    first, second = FakeKnob("a"), FakeKnob("b")
+    writer.set_all([(first, 120), (second, 130)])
+    assert writer.forget(["a", "never managed"]) == [RestoredKnob("a", RestoreOutcome.GONE)]
+    assert (writer.managed, writer.unclaimed) == ({"b"}, frozenset())
+    assert journal.entries.keys() == {"b"}
+    assert RestoredKnob("a", RestoreOutcome.GONE).done
+    # A knob of that key that comes later is another one.
+    later = FakeKnob("a", value=90)
+    writer.set(later, 80)
+    assert writer.restore([later]) == [RestoredKnob("a", RestoreOutcome.RESTORED, 90)]

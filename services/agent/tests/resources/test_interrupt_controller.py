@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_agent.actuator.protocol import ErrorReply, InterruptClaims, InterruptsReport, SetInterrupts
+from joulie_agent.actuator.interrupt_protocol import InterruptClaims
+from joulie_agent.actuator.protocol import ErrorReply, InterruptsReport, SetInterrupts
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.resources.interrupts import InterruptController

@@ -21,6 +21,7 @@ from joulie_agent.actuator.cpu_class_protocol import (
     CpuClassState,
     CpuList,
 )
+from joulie_agent.actuator.interrupt_protocol import MOST_CLAIMS, InterruptClaims, Patterns
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
 from joulie_agent.hardware.journaled_writer import RestoredKnob
@@ -37,15 +38,12 @@ LINE_LIMIT: Final = 1 << 20
 #: GPUs in one request. Eight modules in eight partitions each, with a UUID per partition, are 64 already, and machines
 #: with sixteen modules exist; a description of so many, at a kilobyte each, still fits in a line.
 MOST_GPUS: Final = 512
-#: Claims of interrupts in one request: one for each type of balloons.
-MOST_CLAIMS: Final = 128
 
 Watts = Annotated[float, msgspec.Meta(gt=0, le=5000)]
 MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
 MegaHertz = Annotated[int, msgspec.Meta(gt=0, le=10_000)]
 Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-Patterns = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=253)], ...], msgspec.Meta(max_length=1024)]
 #: Seconds; the longest lease bounds how long a node stays capped after its controller has failed.
 LeaseS = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -76,13 +74,6 @@ class LeaseKind(StrEnum):
     CLASSES = "classes"
     #: CPUs of interrupts, of the resource manager.
     INTERRUPTS = "interrupts"
-
-
-class InterruptClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The interrupts that some CPUs handle."""
-
-    patterns: Patterns
-    cpus: CpuList
 
 
 class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", kw_only=True):

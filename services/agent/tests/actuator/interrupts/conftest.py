@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from joulie_agent.actuator.executor import SubsystemExecutor
+from joulie_agent.actuator.interrupt_protocol import InterruptClaims
 from joulie_agent.actuator.interrupts import InterruptHandler
-from joulie_agent.actuator.protocol import InterruptClaims, SetInterrupts, Subsystem
+from joulie_agent.actuator.protocol import SetInterrupts, Subsystem
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.sysfs import OperationError, OsCalls, SysfsTree

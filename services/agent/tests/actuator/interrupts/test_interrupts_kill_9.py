@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from joulie_agent.actuator.interrupt_protocol import InterruptClaims
 from joulie_agent.actuator.interrupts import InterruptHandler
-from joulie_agent.actuator.protocol import InterruptClaims, SetInterrupts
+from joulie_agent.actuator.protocol import SetInterrupts
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.commands import restore
 from joulie_agent.hardware import journal
