@@ -21,6 +21,11 @@ class Actuator:
         #: By class.
         self.unmet = {}
 
+    async def sent(self):
+        """The next request; fails where none comes within a lease, so that a test ends."""
+        async with asyncio.timeout(LEASE_S):
+            return await self.requests.get()
+
     async def execute(self, request):
         self.requests.put_nowait(request)
         if self.failure is not None:
@@ -52,7 +57,7 @@ pytestmark = pytest.mark.looptime
 async def test_classes_are_sent_with_their_controls(controller, actuator):
     controller.define({"fast": CpuClassSpec(name="fast", minFreq="2GHz", maxFreq="turbo", disabledCstates=["C6"])})
     controller.assign({"fast": Cpus.parse("0-3"), "none": EMPTY})
-    request = await actuator.requests.get()
+    request = await actuator.sent()
     assert request.lease_s == LEASE_S
     (controls,) = request.classes.values()
     assert (controls.cpus, controls.min_khz, controls.max_khz) == ("0-3", 2_000_000, "turbo")
@@ -65,19 +70,19 @@ async def test_classes_are_sent_with_their_controls(controller, actuator):
 async def test_the_lease_is_renewed_before_it_ends(controller, actuator):
     controller.assign({"eco": Cpus([1])})
     loop = asyncio.get_running_loop()
-    first = await actuator.requests.get()
+    first = await actuator.sent()
     start = loop.time()
-    assert await actuator.requests.get() == first
+    assert await actuator.sent() == first
     assert loop.time() - start == pytest.approx(LEASE_S / 3)
 
 
 async def test_a_change_is_sent_at_once_and_an_equal_assignment_is_not(controller, actuator):
     controller.assign({"eco": Cpus([1])})
-    await actuator.requests.get()
+    await actuator.sent()
     controller.assign({"eco": Cpus([1])})
     controller.assign({"eco": Cpus([2])})
     start = asyncio.get_running_loop().time()
-    assert (await actuator.requests.get()).classes["eco"].cpus == "2"
+    assert (await actuator.sent()).classes["eco"].cpus == "2"
     assert asyncio.get_running_loop().time() == start
 
 
@@ -85,9 +90,9 @@ async def test_without_classes_nothing_is_sent_until_there_were_some(controller,
     await asyncio.sleep(1000)
     assert actuator.requests.empty()
     controller.assign({"eco": Cpus([1])})
-    await actuator.requests.get()
+    await actuator.sent()
     controller.assign({})
-    assert (await actuator.requests.get()).classes == {}
+    assert (await actuator.sent()).classes == {}
     await asyncio.sleep(1000)
     assert actuator.requests.empty()
 
@@ -103,18 +108,18 @@ async def test_without_classes_nothing_is_sent_until_there_were_some(controller,
 async def test_a_failure_is_reported_and_repeated(controller, actuator, failure):
     actuator.failure = failure
     controller.assign({"eco": Cpus([1])})
-    await actuator.requests.get()
-    await actuator.requests.get()
+    await actuator.sent()
+    await actuator.sent()
     assert controller.problem == "not reached"
     actuator.failure = None
-    await actuator.requests.get()
+    await actuator.sent()
     await asyncio.sleep(0)
     assert controller.problem is None
 
 
 async def test_a_class_that_is_not_defined_is_reported_and_the_others_are_sent(controller, actuator):
     controller.assign({"eco": Cpus([1]), "ghost": Cpus([2])})
-    assert (await actuator.requests.get()).classes.keys() == {"eco"}
+    assert (await actuator.sent()).classes.keys() == {"eco"}
     await asyncio.sleep(0)
     assert "ghost" in controller.problem
 
@@ -122,7 +127,7 @@ async def test_a_class_that_is_not_defined_is_reported_and_the_others_are_sent(c
 async def test_an_uncore_frequency_by_name_is_reported(controller, actuator):
     controller.define({"fast": CpuClassSpec(name="fast", uncoreMaxFreq="base")})
     controller.assign({"fast": Cpus([1])})
-    await actuator.requests.get()
+    await actuator.sent()
     await asyncio.sleep(0)
     assert "uncoreMaxFreq" in controller.problem
 
@@ -166,6 +171,6 @@ async def test_why_no_class_is_applied_and_what_each_lacks_are_one_line(controll
     assert controller.shortfall == f"class a: {each}; class b: {each}"
     actuator.failure = HardwareFailure(Reason.NOT_FOUND, "actuator away")
     controller.assign({"eco": Cpus.parse("0-3")})
-    await actuator.requests.get()
+    await actuator.sent()
     await asyncio.sleep(0)
     assert controller.shortfall == "actuator away"

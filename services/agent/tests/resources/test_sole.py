@@ -49,6 +49,12 @@ def test_a_runtime_that_is_not_there_yet_locks_nothing(tmp_path):
         assert not absent.parent.exists()
 
 
+def test_what_is_not_a_directory_locks_nothing(tmp_path, socket):
+    (tmp_path / "state").touch()
+    with sole_user(tmp_path / "state", None), sole_user(tmp_path / "state", socket):
+        assert (tmp_path / "state").is_file()
+
+
 def test_the_lock_leaves_no_file_and_the_directory_is_not_for_others(tmp_path, socket):
     with sole_user(tmp_path / "new" / "state", socket):
         pass

@@ -30,8 +30,8 @@ def sole_user(state_dir: Path, nri_socket: Path | None) -> Iterator[None]:
     Raises:
         NotAloneError: another process holds one of them.
     """
-    with suppress(OSError):  # the cache reports it
-        state_dir.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    with suppress(OSError):  # it is there, or the cache reports it
+        state_dir.mkdir(mode=_MODE, parents=True)
     with ExitStack() as stack:
         if not _lock(stack, state_dir):
             raise NotAloneError(
@@ -51,7 +51,7 @@ def _lock(stack: ExitStack, directory: Path) -> bool:
     One that is not there, cannot be opened or is on a file system without locks separates no process.
     """
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         stack.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
