@@ -220,6 +220,37 @@ def test_a_container_whose_set_is_not_known_is_in_the_way():
     assert sent(book.batch()) == {"old": "0-2"}
 
 
+def test_a_container_may_be_where_a_batch_without_a_result_was_to_move_it():
+    book = ledger(a="0-1")
+    want(book, "a", "3")
+    assert sent(book.batch()) == {"a": "3"}
+    want(book, "a", "0-1")
+    want(book, "new", "3", exclusive="3")
+    (update,) = book.reply_to_creation(ContainerId("new"))
+    assert (update.container, update.must_succeed) == ("a", True)
+
+
+def test_the_exclusive_cpus_of_a_container_that_has_ended_are_in_no_ones_way():
+    book = ledger(a="3", b="0-3")
+    want(book, "a", "3", exclusive="3")
+    want(book, "b", "0-2")
+    book.forget(ContainerId("a"))
+    (update,) = book.reply_to_update()
+    assert (update.container, update.must_succeed) == ("b", False)
+
+
+def test_a_container_that_might_be_anywhere_still_might_after_a_creation_that_never_started():
+    book = ledger()
+    book.report(ContainerId("a"), ContainerValues())
+    want(book, "a", "0-2")
+    want(book, "new", "3", exclusive="3")
+    book.reply_to_creation(ContainerId("new"))
+    book.forget(ContainerId("new"))
+    want(book, "other", "5", exclusive="5")
+    (update,) = book.reply_to_creation(ContainerId("other"))
+    assert (update.container, update.must_succeed) == ("a", True)
+
+
 def test_a_batch_is_limited():
     book = ledger(**{f"c{number}": "0" for number in range(2 * MOST_PER_BATCH)})
     for number in range(2 * MOST_PER_BATCH):
