@@ -51,7 +51,8 @@ def feeds(fake_client, table):
 async def running(feeds):
     tasks = [asyncio.create_task(work, name=name) for name, work in feeds.runs()]
     try:
-        yield tasks
+        async with asyncio.timeout(10):
+            yield tasks
     finally:
         for task in tasks:
             task.cancel()
@@ -59,9 +60,8 @@ async def running(feeds):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - nothing reports it
-            await asyncio.sleep(0.005)
+    while not condition():  # noqa: ASYNC110 - nothing reports it
+        await asyncio.sleep(0.005)
 
 
 async def test_each_kind_is_watched_by_a_task_that_has_its_name(feeds):

@@ -3,12 +3,19 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_agent.actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
-from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply
+from joulie_agent.actuator.cpu_class_protocol import (
+    ClassControl,
+    CpuClassControls,
+    CpuClassState,
+    Governor,
+    UnmetControl,
+)
+from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_core.containers.idset import EMPTY, Cpus
+from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_core.kinds.cpu_class import BUILTIN_CPU_CLASSES, CpuClassSpec
 
 LEASE_S = 60.0
@@ -65,6 +72,88 @@ async def test_classes_are_sent_with_their_controls(controller, actuator):
     await asyncio.sleep(0)
     assert controller.in_force["fast"].cpus == "0-3"
     assert controller.problem is None
+
+
+async def test_every_control_of_a_class_is_sent_and_those_it_does_not_set_have_their_originals(controller, actuator):
+    spec = CpuClassSpec(
+        name="fast",
+        minFreq="2GHz",
+        maxFreq="base",
+        energyPerformancePreference="balance_power",
+        freqGovernor="powersave",
+        disabledCstates=["C6", "C1E"],
+        uncoreMinFreq="1GHz",
+        uncoreMaxFreq="1500MHz",
+        turboPriority=7,
+        throttleOrder="eco",
+    )
+    controller.define({"fast": spec, "bare": CpuClassSpec(name="bare")})
+    controller.assign({"fast": Cpus.parse("0-3"), "bare": Cpus([5])})
+    assert await actuator.sent() == SetCpuClasses(
+        classes={
+            "fast": CpuClassControls(
+                cpus="0-3",
+                min_khz=2_000_000,
+                max_khz="base",
+                epp="balance_power",
+                governor=Governor.POWERSAVE,
+                disabled_idle_states=("C6", "C1E"),
+                uncore_min_khz=1_000_000,
+                uncore_max_khz=1_500_000,
+                turbo_priority=7,
+                throttle_order=ThrottleOrder.ECO,
+            ),
+            "bare": CpuClassControls(cpus="5"),
+        },
+        lease_s=LEASE_S,
+    )
+
+
+async def test_before_a_configuration_and_a_report_nothing_is_defined_and_in_force(actuator):
+    controller = CpuClassController(actuator, lease_s=LEASE_S)
+    assert (controller.in_force, controller.shortfall) == ({}, None)
+    controller.define({})
+    controller.assign({"eco": Cpus([1])})
+    task = asyncio.create_task(controller.run())
+    assert (await actuator.sent()).classes == {}
+    await asyncio.sleep(0)
+    assert controller.problem == "the configuration does not define the class eco"
+    task.cancel()
+
+
+async def test_an_answer_of_another_kind_is_a_failure(controller, actuator):
+    actuator.failure = object()
+    controller.assign({"eco": Cpus([1])})
+    await actuator.sent()
+    await asyncio.sleep(0)
+    assert controller.problem == "unexpected reply object"
+
+
+async def test_classes_that_may_be_in_force_are_ended_until_that_succeeds(controller, actuator):
+    actuator.failure = ErrorReply(message="not reached")
+    controller.assign({"eco": Cpus([1])})
+    await actuator.sent()
+    controller.assign({})
+    start = asyncio.get_running_loop().time()
+    assert [(await actuator.sent()).classes for _ in range(3)] == [{}, {}, {}]
+    assert asyncio.get_running_loop().time() - start == pytest.approx(2 * 2.0), "each retry after two seconds"
+    actuator.failure = None
+    await actuator.sent()
+    await asyncio.sleep(1000)
+    assert actuator.requests.empty()
+
+
+async def test_a_failure_and_its_end_are_logged_once(controller, actuator):
+    actuator.failure = ErrorReply(message="not reached")
+    with capture_logs() as logs:
+        controller.assign({"eco": Cpus([1])})
+        await asyncio.sleep(LEASE_S)
+        actuator.failure = None
+        await asyncio.sleep(LEASE_S)
+    assert [(line["event"], line.get("problem")) for line in logs] == [
+        ("CPU classes not applied", "not reached"),
+        ("CPU classes applied", None),
+    ]
 
 
 async def test_the_lease_is_renewed_before_it_ends(controller, actuator):
@@ -125,11 +214,15 @@ async def test_a_class_that_is_not_defined_is_reported_and_the_others_are_sent(c
 
 
 async def test_an_uncore_frequency_by_name_is_reported(controller, actuator):
-    controller.define({"fast": CpuClassSpec(name="fast", uncoreMaxFreq="base")})
-    controller.assign({"fast": Cpus([1])})
-    await actuator.sent()
+    controller.define({"fast": CpuClassSpec(name="fast", uncoreMinFreq="1GHz", uncoreMaxFreq="base")})
+    controller.assign({"fast": Cpus([1]), "ghost": Cpus([2])})
+    (controls,) = (await actuator.sent()).classes.values()
+    assert (controls.uncore_min_khz, controls.uncore_max_khz) == (1_000_000, None)
     await asyncio.sleep(0)
-    assert "uncoreMaxFreq" in controller.problem
+    assert controller.problem == (
+        "the configuration does not define the class ghost; "
+        "uncoreMaxFreq of the class fast has no number: the uncore has no such frequency"
+    )
 
 
 async def test_without_an_actuator_classes_are_stated_as_unavailable():
@@ -155,7 +248,9 @@ async def test_what_the_hardware_cannot_serve_is_logged_once_and_shown_until_it_
     assert controller.problem is None
     assert controller.shortfalls == {"eco": "epp: no such file (CPUs 0-1)"}
     assert controller.shortfall == "class eco: epp: no such file (CPUs 0-1)"
-    assert [(line["event"], line["cpu_class"]) for line in logs] == [("CPU class not in force", "eco")]
+    assert [(line["event"], line["cpu_class"], line["problem"]) for line in logs] == [
+        ("CPU class not in force", "eco", "epp: no such file (CPUs 0-1)")
+    ]
     actuator.unmet = {}
     with capture_logs() as logs:
         await asyncio.sleep(LEASE_S)
