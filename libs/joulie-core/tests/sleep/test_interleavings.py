@@ -69,7 +69,7 @@ class Machine:
     ready: bool = True
     #: When a shutdown that was begun ends; nothing stops it. Until then BMC and kubelet say that the server is on.
     shuts_at_s: float | None = None
-    shutdown_s: float = 0.0
+    shutdown_s: float = 60.0
     boot: int = 0
     #: What its NodeBMC remembers of the last power-off.
     mark: Shutdown | None = None
@@ -207,6 +207,9 @@ class Cluster:
             if power is DesiredPower.OFF:
                 assert tainted, name
                 machine.mark = Shutdown(self.now_s, f"boot-{machine.boot}")
+            elif machine.mark is not None:
+                asked = record.shutdown or machine.mark
+                machine.mark = Shutdown(self.now_s, asked.boot_id)
         if record.state is SleepState.AWAKE and machine.on and machine.bmc_answers:
             machine.mark = None
 
@@ -250,8 +253,12 @@ class Events(Cluster):
     def pod_for(self, name, guarded):
         self.pods.append(Pod(2.0, only=name, guarded=guarded))
 
+    def _shutting(self, name):
+        """Return a node that shuts down, where there is one: few histories would meet it by chance."""
+        return next((each for each, machine in self.machines.items() if machine.shuts_at_s is not None), name)
+
     def tolerating_pod(self, name):
-        self.pods.append(Pod(1.0, only=name, single=True, tolerates=True))
+        self.pods.append(Pod(1.0, only=self._shutting(name), single=True, tolerates=True))
 
     def maintenance(self, name, begins):
         self.machines[name].maintenance = begins
@@ -261,6 +268,7 @@ class Events(Cluster):
 
     def taken_back(self, name):
         """Let a person remove everything that says that the node sleeps."""
+        name = self._shutting(name)
         self.records.pop(name, None)
         machine = self.machines[name]
         machine.cordoned, machine.desired = False, DesiredPower.UNMANAGED

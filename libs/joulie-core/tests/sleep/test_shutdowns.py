@@ -106,6 +106,25 @@ def test_a_node_whose_bmc_has_read_off_and_then_on_is_awake():
     assert after(ON, off).state is SleepState.AWAKE
 
 
+@pytest.mark.parametrize("boot_id", ["first", "second"])
+def test_a_server_that_is_switched_on_while_off_is_requested_may_be_shut_down_again(boot_id):
+    """By an out-of-band service that has started since: it does not know that the server was off."""
+    seen = replace(REQUESTED, off_seen=True)
+    on = replace(ON, boot_id=boot_id)
+    for state in (SleepState.ASLEEP, SleepState.POWERING_OFF):
+        waking = after(on, record(state, since_s=NOW - 31.0, shutdown=seen))
+        assert (waking.state, waking.shutdown) == (SleepState.WAKING, Shutdown(NOW, ""))
+        assert after(replace(on, boot_id="second"), waking, now_s=NOW + 300.0).state is SleepState.WAKING
+        assert after(on, waking, now_s=NOW + LONG).state is SleepState.AWAKE
+        assert after(ON, after(OFF, waking)).state is SleepState.AWAKE
+
+
+def test_a_server_that_is_off_when_its_time_to_go_off_is_over_has_gone_off():
+    still_ready = replace(OFF, ready=True)
+    waking = after(still_ready, record(SleepState.POWERING_OFF, since_s=NOW - 31.0, shutdown=REQUESTED))
+    assert (waking.state, waking.shutdown.off_seen) == (SleepState.WAKING, True)
+
+
 def test_off_that_was_seen_while_the_kubelet_still_seemed_ready_counts():
     found = after(replace(OFF, ready=True), record(SleepState.POWERING_OFF, shutdown=REQUESTED))
     assert (found.state, found.shutdown.off_seen) == (SleepState.POWERING_OFF, True)

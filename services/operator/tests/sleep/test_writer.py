@@ -207,9 +207,16 @@ async def test_a_server_that_is_switched_on_keeps_its_mark_with_the_time_until_w
     api, writer, mark, boot_id
 ):
     bmc = seen_bmc(desired="Off", requested="Off", mark=mark)
-    await writer.request_power(bmc, DesiredPower.ON, now_s=NOON_S, boot_id="other")
+    await writer.request_power(bmc, DesiredPower.ON, now_s=NOON_S)
     ((*_, body),) = api.made
     assert body["metadata"]["annotations"] == {REQUESTED: "On", SWITCHED_OFF: marked_now(boot_id)}
+
+
+async def test_a_server_that_was_switched_on_meanwhile_is_marked_with_the_boot_that_may_be_asked_to_end(api, writer):
+    bmc = seen_bmc(desired="Off", requested="Off", mark=MARK)
+    await writer.request_power(bmc, DesiredPower.ON, now_s=NOON_S, boot_id="")
+    ((*_, body),) = api.made
+    assert body["metadata"]["annotations"][SWITCHED_OFF] == marked_now("")
 
 
 @pytest.mark.parametrize(("desired", "requested"), [("Off", "On"), ("On", None), ("Off", None), ("On", "Off")])

@@ -156,7 +156,8 @@ def _powering_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
     if not off and node.has_pods:
         return until_now(moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s), now_s)
     if now_s - record.since_s > settings.off_timeout_s:
-        waking = until_now(moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s), now_s)
+        waking = moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s)
+        waking = waking if off else until_now(waking, now_s)
         return replace(waking, not_before_s=now_s + settings.back_off_s)
     return record
 
@@ -167,7 +168,7 @@ def _asleep(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
     if node.maintenance:
         return record
     if state in (PowerState.ON, PowerState.POWERING_ON) or node.ready is True:
-        return moved(record, SleepState.WAKING, SleepReason.SWITCHED_ON, now_s)
+        return until_now(moved(record, SleepState.WAKING, SleepReason.SWITCHED_ON, now_s), now_s)
     if record.failed_boots and now_s >= record.not_before_s and not node.unschedulable:
         return moved(record, SleepState.WAKING, SleepReason.BOOT_TIMEOUT, now_s)
     return record

@@ -35,8 +35,15 @@ def with_shutdown(record: SleepRecord, node: SleepNode, now_s: float) -> SleepRe
 
 
 def until_now(record: SleepRecord, now_s: float) -> SleepRecord:
-    """Return the record of a node whose power-off is withdrawn now; until now it may have been requested."""
-    return record if record.shutdown is None else replace(record, shutdown=replace(record.shutdown, at_s=now_s))
+    """Return the record of a node whose power-off is withdrawn now, while its server is not off.
+
+    Until now it may have been requested: of a server that was off and is on again, once more, and of its newest boot.
+    """
+    shutdown = record.shutdown
+    if shutdown is None:
+        return record
+    boot_id = "" if shutdown.off_seen else shutdown.boot_id
+    return replace(record, shutdown=Shutdown(now_s, boot_id))
 
 
 def noted(record: SleepRecord, node: SleepNode, now_s: float, *, off: bool) -> SleepRecord:

@@ -58,7 +58,7 @@ class _PowerRequest:
     """What is requested of a server; its boot, and whether it is confirmed that it is on and stays so."""
 
     power: DesiredPower
-    boot_id: str = ""
+    boot_id: str | None = None
     is_on: bool = False
 
 
@@ -268,7 +268,8 @@ class SleepController:
         if node is not None and record is not None:
             wanted = DesiredPower.UNMANAGED if node.maintenance else intent_of(record.state).power
             settled_on = record.state in _ON and on and not may_go_off(record, node, now_s, _LIMITS)
-            return _PowerRequest(wanted, node.boot_id, is_on=settled_on)
+            boot_id = record.shutdown.boot_id if record.shutdown is not None else None
+            return _PowerRequest(wanted, node.boot_id if wanted is DesiredPower.OFF else boot_id, is_on=settled_on)
         shutdown = power.switched_off
         if shutdown is None or power.requested is DesiredPower.OFF:
             return _PowerRequest(DesiredPower.UNMANAGED)

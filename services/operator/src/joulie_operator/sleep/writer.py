@@ -115,7 +115,13 @@ class SleepWriter:
         return (written, bmc.model.spec.desired_power) != (power.value, power)
 
     async def request_power(
-        self, bmc: Versioned[NodeBMC], power: DesiredPower, *, now_s: float, boot_id: str = "", is_on: bool = False
+        self,
+        bmc: Versioned[NodeBMC],
+        power: DesiredPower,
+        *,
+        now_s: float,
+        boot_id: str | None = None,
+        is_on: bool = False,
     ) -> bool:
         """Write the desired power, or withdraw it (`Unmanaged`); return whether a write was needed.
 
@@ -126,7 +132,7 @@ class SleepWriter:
             bmc: the NodeBMC as it was seen.
             power: what is requested.
             now_s: the present time.
-            boot_id: boot ID of the Node; empty: unknown.
+            boot_id: boot ID that a power-off was or may have been requested of; empty: unknown, None: that of the mark.
             is_on: whether it is confirmed that the server is on, and will not go off by an earlier request.
         """
         if not self.differs(bmc, power, is_on=is_on):
@@ -139,12 +145,12 @@ class SleepWriter:
         annotations: dict[str, str | None] = {labels.REQUESTED_POWER: mark}
         shutdown = marked_shutdown(before)
         if power is DesiredPower.OFF:
-            annotations[labels.SWITCHED_OFF] = mark_text(now_s, boot_id)
+            annotations[labels.SWITCHED_OFF] = mark_text(now_s, boot_id or "")
         elif is_on and labels.SWITCHED_OFF in before:
             annotations[labels.SWITCHED_OFF] = None
         elif shutdown is not None and not is_on:
             # Until now the power-off may have been carried out.
-            annotations[labels.SWITCHED_OFF] = mark_text(now_s, shutdown.boot_id)
+            annotations[labels.SWITCHED_OFF] = mark_text(now_s, shutdown.boot_id if boot_id is None else boot_id)
         metadata = {"resourceVersion": bmc.metadata.resource_version, "annotations": annotations}
         await self._writes.patch(NODE_BMCS, bmc.name, {"metadata": metadata, **({"spec": change} if change else {})})
         return True
