@@ -121,7 +121,8 @@ def test_what_a_node_drew_before_it_was_put_to_sleep_is_remembered_with_its_sour
 
 
 def test_what_a_node_draws_while_its_boot_fails_is_not_what_it_drew_without_work():
-    waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - 2 * HOUR_S, idle_watts=212.5, idle_measured=True)
+    times = {"since_s": NOW - 2 * HOUR_S, "boots_since_s": NOW - 2 * HOUR_S}
+    waking = SleepRecord(state=SleepState.WAKING, **times, idle_watts=212.5, idle_measured=True)
     node = awake_node(ready=False, cordoned=True, power=replace(POWER, watts=600.0))
     after = advance(waking, node, NOW, SETTINGS)
     assert (after.state, after.idle_watts, after.idle_measured) == (SleepState.POWERING_OFF, 212.5, True)

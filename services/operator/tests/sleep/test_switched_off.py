@@ -15,6 +15,7 @@ from services.operator.tests.sleep.sleep_objects import (
 
 from joulie_core.names import NodeName
 from joulie_core.sleep import Shutdown, SleepNode, SleepReason, SleepRecord, SleepState
+from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.left_off import OffReason, servers_off
 from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
 
@@ -185,7 +186,7 @@ async def test_a_server_without_a_node_is_on_once_its_bmc_says_so_for_longer_tha
     del world.servers[name]
     await world.step(LONG + 1)
     assert (world.desired(name), mark(world, name) is None) == ("On", False), "its BMC reads Off"
-    status = {"powerState": "On", "sampledAt": "2100-01-01T00:00:00Z"}
+    status = {"powerState": "On", "sampledAt": rfc3339(world.now, "seconds")}
     world.api.patch("NodeBMC", name, {"status": status})
     await world.step(2)
     assert (world.desired(name), mark(world, name)) == ("Unmanaged", None)
