@@ -70,15 +70,14 @@ def gather(
     # The DaemonSet of such a pod counts it as updated already, and waits for it to be available.
     waited_for = {pod.meant_for for pod in seen.pods.values() if pod.waits and pod.meant_for}
     pods = _on_nodes(seen)
-    around.add_all((seen.nodes[key].node.labels, placed) for key, placed in pods.items() if key in seen.nodes)
+    beside = {key: around.placed(node.node.labels, pods[key]) for key, node in seen.nodes.items()}
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
     rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
     nodes: dict[NodeName, SleepNode] = {}
     for key, watched in seen.nodes.items():
         name = NodeName(key)
         power = _power(seen, name, failures)
-        beside = around.beside_all(pods[name])
-        nodes[name] = _unknown(watched, power, beside)
+        nodes[name] = _unknown(watched, power, beside[key])
         free = _allocatable(watched.node, failures)
         if free is None or name not in views:
             continue
@@ -87,7 +86,7 @@ def gather(
                 watched,
                 pods[name],
                 around,
-                beside=beside,
+                beside=beside[key],
                 free=free,
                 power=power,
                 view=views[name],

@@ -51,15 +51,13 @@ class Surroundings:
             self._seen[known] = found
         return found
 
-    def add_all(self, placed: Iterable[tuple[Mapping[str, str], Iterable[WatchedPod]]]) -> None:
-        """Note where pods are: labels of each node, and its pods."""
-        for labels, pods in placed if self._asked else ():
-            for pod in pods:
-                self._repelling.add(self.beside(pod), labels)
-
-    def beside_all(self, pods: Iterable[WatchedPod]) -> tuple[SleepPod, ...]:
-        """Return pods as `beside`; none where no pod asks anything of others."""
-        return tuple(self.beside(pod) for pod in pods) if self._asked else ()
+    def placed(self, labels: Mapping[str, str], pods: Iterable[WatchedPod]) -> tuple[SleepPod, ...]:
+        """Take note of the pods on a node with these labels; return them, or none where no pod asks for others."""
+        found = tuple(self.beside(pod) for pod in pods) if self._asked else ()
+        for pod in found:
+            if pod.anti_affinity:
+                self._repelling.add(pod, labels)
+        return found
 
     def waiting(self, watched: WatchedPod) -> SleepPod | None:
         """Return a pod that waits, with the node affinity of its volumes; None where a claim or a volume is missing."""
