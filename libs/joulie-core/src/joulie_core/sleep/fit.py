@@ -28,14 +28,14 @@ _NAME_FIELD: Final = "metadata.name"
 _ROUNDING: Final = 1e-9
 
 
-class Admission(Protocol):
+class NodeAdmission(Protocol):
     """On which nodes a pod may run."""
 
     def admits(self, node: SleepNode) -> bool:
         """Return whether the pod may run on a node."""
 
 
-class PlacementRules(Admission, Protocol):
+class PlacementRules(NodeAdmission, Protocol):
     """Where a pod may run beside others; `neighbours.Rules`."""
 
     def add(self, node: SleepNode) -> None:
@@ -166,7 +166,7 @@ class Rooms:
                 return False
         return True
 
-    def fitting(self, pod: SleepPod, most: int, rules: Admission | None = None) -> list[int]:
+    def fitting(self, pod: SleepPod, most: int, rules: NodeAdmission | None = None) -> list[int]:
         """Return the positions of the first nodes that have room for a pod, at most `most`."""
         found: list[int] = []
         for at in sorted(self.positions(pod)):
