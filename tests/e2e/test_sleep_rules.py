@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.sleep_site import NODE, OTHERS, SleepSite, sleep_site
+from tests.e2e.sleep_site import CORES, NODE, OTHERS, SleepSite, sleep_site
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_SLEEP_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
@@ -33,9 +33,9 @@ def _selected(app: str, key: str) -> dict[str, Any]:
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
 
 
-async def _create(site: SleepSite, name: str, **spec: Any) -> None:
+async def _create(site: SleepSite, name: str, *, cpu: int = 1, **spec: Any) -> None:
     app = name.partition("-")[0]
-    body = make_pod(name, site.view.namespace, cpu=1, labels={"app": app})
+    body = make_pod(name, site.view.namespace, cpu=cpu, labels={"app": app})
     body["spec"] |= spec
     await site.view.client.create(PODS, body, site.view.namespace)
 
@@ -76,7 +76,7 @@ async def _refused(site: SleepSite, *names: str) -> None:
         pods = await site.view.pods()
         for name in names:
             conditions = {each["type"]: each for each in pods[name]["status"].get("conditions", ())}
-            assert conditions.get("PodScheduled", {}).get("reason") == "Unschedulable", conditions
+            assert conditions.get("PodScheduled", {}).get("reason") == "Unschedulable", (name, conditions)
 
     await eventually(said, within_s=20)
 
@@ -129,11 +129,15 @@ async def test_pods_that_kube_scheduler_would_not_place_wake_nothing(site: Sleep
         "volume-0": _mounting("elsewhere"),
         "named-0": {"affinity": {"nodeAffinity": {_REQUIRED: named}}},
     }
+    # Only the sleeping node has as much room as they request.
+    await _create(site, "fill-0", cpu=CORES - 10)
+    await _create(site, "fill-1", cpu=CORES - 10)
     await _create(site, "alone-0", **_apart("alone", _ZONE))
-    await eventually(lambda: site.view.placed(["alone-0"]), within_s=20)
+    await eventually(lambda: site.view.placed(["alone-0", "fill-0", "fill-1"]), within_s=20)
     for name, spec in hopeless.items():
-        await _create(site, name, **spec)
-    await _refused(site, *hopeless)
+        await _create(site, name, cpu=20, **spec)
+    # kube-scheduler says nothing of a pod whose resource claim does not exist.
+    await _refused(site, *(name for name in hopeless if name != "device-0"))
     await _decided_twice(site)
     assert await site.state() == "asleep"
     assert site.machine.server.power_state == "Off"
