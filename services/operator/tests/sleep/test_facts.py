@@ -73,7 +73,8 @@ def unschedulable(pod):
 def test_a_nodebmc_that_could_not_be_read_is_not_an_absent_one():
     nodes = {"n1": seen_node("n1"), "n2": seen_node("n2")}
     seen = WatchedCluster(nodes, {}, {}, {}, {}, unread_bmcs=frozenset({"n1"}))
-    found = gather(seen, {}, lambda _: None, NOW_S, Failures(CollectorRegistry())).nodes
+    views = dict.fromkeys((N1, NodeName("n2")))
+    found = gather(seen, {}, views, NOW_S, Failures(CollectorRegistry())).nodes
     assert (found[N1].power, found[NodeName("n2")].power) == (UNREADABLE_POWER, None)
 
 
