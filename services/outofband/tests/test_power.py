@@ -64,7 +64,21 @@ def test_a_forced_power_off_without_effect_is_repeated_and_reported():
 
 def test_a_graceful_shutdown_that_is_refused_is_forced_at_once_where_a_person_allows_it():
     refused = decide("Off", PowerState.ON).request.refused()
-    assert decide("Off", PowerState.ON, refused, now=5, forced_off="Allowed").reset == "ForceOff"
+    forced = decide("Off", PowerState.ON, refused, now=5, forced_off="Allowed")
+    assert (forced.reset, forced.request.at) == ("ForceOff", 5)
+
+
+def test_a_request_to_power_on_or_to_force_off_that_is_refused_is_repeated_at_once():
+    on = decide("On", PowerState.OFF, now=1000).request.refused()
+    assert decide("On", PowerState.OFF, on, now=1005).reset == "On"
+    forced = decide("Off", PowerState.ON, now=1000, types=("ForceOff",), forced_off="Allowed").request.refused()
+    assert decide("Off", PowerState.ON, forced, now=1005).reset == "ForceOff"
+
+
+def test_the_pause_after_a_refusal_counts_from_the_refused_request():
+    refused = decide("Off", PowerState.ON, now=1000).request.refused()
+    assert decide("Off", PowerState.ON, refused, now=1059).reset is None
+    assert decide("Off", PowerState.ON, refused, now=1060).reset == "GracefulShutdown"
 
 
 def test_a_graceful_shutdown_that_is_refused_is_repeated_and_never_forced_without_a_persons_word():
