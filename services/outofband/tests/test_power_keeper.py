@@ -210,6 +210,29 @@ async def test_a_pod_that_comes_while_the_shutdown_is_requested_is_named_and_the
     assert found.bmc.calls == [SHUTDOWN, SHUTDOWN]
 
 
+@pytest.mark.parametrize("desired", ["On", "Unmanaged"])
+async def test_a_server_that_shuts_down_is_looked_at_often_until_it_is_off_whatever_is_desired_by_then(desired):
+    found = start(tainted=True)
+    await keep(found, annotations=OPERATORS)
+    found.time.now = 179.0
+    assert (await keep(found, desired))[0] == "True"
+    assert found.keeper.is_changing
+    become(found, PowerState.OFF)
+    await keep(found, desired)
+    if desired == "On":
+        assert found.bmc.calls == [SHUTDOWN, ("reset", "On")]
+    else:
+        assert not found.keeper.is_changing
+
+
+async def test_a_server_that_ignored_a_shutdown_is_looked_at_often_until_its_deadline():
+    found = start(tainted=True)
+    await keep(found, annotations=OPERATORS)
+    found.time.now = 180.0
+    await keep(found, "Unmanaged")
+    assert not found.keeper.is_changing
+
+
 async def test_a_shutdown_is_awaited_where_the_pods_after_it_cannot_be_listed():
     found = start(tainted=True)
     found.api.pods = [[], ServerError(500, "", "")]

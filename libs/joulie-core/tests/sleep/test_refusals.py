@@ -57,6 +57,7 @@ def test_a_node_with_nothing_against_it_may_sleep():
         ({"control_plane": True}, SleepRefusal.CONTROL_PLANE),
         ({"power": None}, SleepRefusal.NO_BMC),
         ({"power": replace(POWER, off_allowed=False)}, SleepRefusal.POWER_OFF_NEVER),
+        ({"power": replace(POWER, way_off=False)}, SleepRefusal.SHUTDOWN_MISSING),
         ({"power": replace(POWER, wake_proven=None)}, SleepRefusal.WAKE_UNPROVEN),
         ({"power": replace(POWER, reachable=False)}, SleepRefusal.BMC_UNKNOWN),
         ({"power": UNREADABLE_POWER}, SleepRefusal.BMC_UNKNOWN),

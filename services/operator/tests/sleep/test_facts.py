@@ -305,6 +305,23 @@ def test_a_request_to_power_on_has_reached_the_bmc_where_the_service_says_so_of_
     assert power_facts(seen_bmc(desired=desired, status=status)).on_taken is taken
 
 
+@pytest.mark.parametrize(
+    ("types", "forced", "way_off"),
+    [
+        (None, "AfterShutdown", True),
+        ([], "AfterShutdown", False),
+        (["On", "ForceOff"], "AfterShutdown", False),
+        (["On", "ForceOff"], "Allowed", True),
+        (["On", "GracefulShutdown"], "AfterShutdown", True),
+        (["On", "PushPowerButton"], "AfterShutdown", True),
+    ],
+)
+def test_a_bmc_without_a_graceful_shutdown_has_no_way_off_but_by_a_persons_word(types, forced, way_off):
+    capability = {"capability": {"readable": True, "cappable": False, "resetTypes": types}}
+    found = power_facts(seen_bmc(status={} if types is None else capability, forcedOff=forced))
+    assert found.way_off is way_off
+
+
 def test_a_server_may_be_powered_off_only_where_its_bmc_allows_it():
     assert power_facts(seen_bmc(powerOff="Never")).off_allowed is False
 

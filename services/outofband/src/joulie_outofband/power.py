@@ -18,11 +18,18 @@ Where a BMC offers no graceful shutdown, the power button is one: the server's s
 from dataclasses import dataclass, replace
 from typing import Final
 
-from joulie_core.kinds.node_bmc import DesiredPower, ForcedOff, NodeBMCSpec, PowerOff, PowerState
+from joulie_core.kinds.node_bmc import (
+    GRACEFUL_RESETS,
+    DesiredPower,
+    ForcedOff,
+    NodeBMCSpec,
+    PowerOff,
+    PowerState,
+    has_way_off,
+)
 from joulie_outofband.outcome import BmcFinding
 from joulie_outofband.reasons import BmcReason
 
-_GRACEFUL: Final = ("GracefulShutdown", "PushPowerButton")
 _FORCED: Final = ("ForceOff",)
 _ON: Final = ("On", "ForceOn")
 _NEEDS_WORD: Final = "the power is forced off without one only where spec.forcedOff is Allowed"
@@ -139,14 +146,14 @@ def _after_request(
 def _first_request(spec: NodeBMCSpec, types: tuple[str, ...], now: float) -> PowerDecision:
     """Request what is desired; without a graceful shutdown the power is forced off only by a person's word."""
     on = spec.desired_power is DesiredPower.ON
-    if on or spec.forced_off is ForcedOff.ALLOWED or any(each in types for each in _GRACEFUL):
+    if on or has_way_off(spec, types):
         return _request(on=on, forced=False, types=types, now=now)
-    message = f"none of {', '.join(_GRACEFUL)}; {_NEEDS_WORD}"
+    message = f"none of {', '.join(GRACEFUL_RESETS)}; {_NEEDS_WORD}"
     return PowerDecision(None, None, BmcFinding.no(BmcReason.RESET_TYPE_MISSING, message))
 
 
 def _request(*, on: bool, forced: bool, types: tuple[str, ...], now: float, late: bool = False) -> PowerDecision:
-    preferred = _ON if on else (*(() if forced else _GRACEFUL), *_FORCED)
+    preferred = _ON if on else (*(() if forced else GRACEFUL_RESETS), *_FORCED)
     reset = next((each for each in preferred if each in types), None)
     if reset is None:
         return PowerDecision(None, None, BmcFinding.no(BmcReason.RESET_TYPE_MISSING, f"none of {', '.join(preferred)}"))

@@ -57,12 +57,15 @@ class PowerKeeper:
         self._request: PowerRequest | None = None
         #: Whether the server was off since that is desired, as far as this process knows.
         self._was_off = False
+        #: Until when the server may still go off by the last graceful shutdown, by the monotonic clock.
+        self._shuts_down_until = float("-inf")
         self._log = _log.bind(node=name)
 
     @property
     def is_changing(self) -> bool:
-        """Whether the effect of a request or the end of a boot is awaited."""
-        return self._request is not None or self._publisher.status.pending_boot is not None
+        """Whether the effect of a request, of one that was withdrawn too, or the end of a boot is awaited."""
+        shuts_down = self._parts.clock() < self._shuts_down_until
+        return shuts_down or self._request is not None or self._publisher.status.pending_boot is not None
 
     async def keep(self, bmc: Bmc, wanted: Versioned[NodeBMC], report: BmcReport) -> BmcFinding:
         """Request a reset where one is due.
@@ -74,6 +77,8 @@ class PowerKeeper:
         spec = wanted.model.spec
         off = spec.desired_power is DesiredPower.OFF
         self._was_off = off and (self._was_off or report.power_state is PowerState.OFF)
+        if report.power_state is PowerState.OFF:
+            self._shuts_down_until = float("-inf")
         if off:
             self._publisher.change(pending_boot=None)
         decision = decide_power(
@@ -136,6 +141,9 @@ class PowerKeeper:
             return BmcFinding.no(error.reason, f"{reset}: {error}")
         self._parts.observer.on_action(BmcAction.RESET, done=True)
         self._request = request
+        if not request.on:
+            # It cannot be taken back: whatever is desired next, the server goes off first.
+            self._shuts_down_until = self._parts.clock() + self._parts.times.power.graceful_s
         self._log.info("reset requested", reset=reset)
         return decision.finding
 

@@ -1,6 +1,6 @@
 """NodeBMC (`nbmc`): the baseboard management controller (BMC) of one node, its power state, readings and cap."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
@@ -35,6 +35,8 @@ MOST_OF_BOOT_ID: Final = 64
 LEFT_OFF: Final = "LeftOff"
 #: Boots whose time is kept.
 MOST_BOOTS: Final = 20
+#: Reset types that have the server's system end its work, the preferred one first.
+GRACEFUL_RESETS: Final = ("GracefulShutdown", "PushPowerButton")
 
 _PATH: Final = TextRule("/redfish/v1/.*", "must be a path, such as /redfish/v1/Systems/1")
 _ADDRESS: Final = TextRule(
@@ -183,6 +185,11 @@ class NodeBMCSpec(CheckedModel):
     """Power state that the node shall have."""
     cap: BmcCap | None = None
     """Cap of the whole server; absent: the limit is not changed, and that found before the last cap is restored."""
+
+
+def has_way_off(spec: NodeBMCSpec, reset_types: Collection[str]) -> bool:
+    """Return whether a server can be powered off: by a graceful shutdown, or without one by a person's word."""
+    return spec.forced_off is ForcedOff.ALLOWED or any(each in reset_types for each in GRACEFUL_RESETS)
 
 
 class BmcCapability(Model):

@@ -50,6 +50,7 @@ def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepR
         (power is None, SleepRefusal.NO_BMC),
         (power is not None and not power.readable, SleepRefusal.BMC_UNKNOWN),
         (power is not None and not power.off_allowed, SleepRefusal.POWER_OFF_NEVER),
+        (power is not None and not power.way_off, SleepRefusal.SHUTDOWN_MISSING),
         (power is not None and power.wake_proven is not True, SleepRefusal.WAKE_UNPROVEN),
         (power_state(power, now_s, settings) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
         (node.ready is not True, SleepRefusal.NOT_READY),

@@ -61,6 +61,8 @@ class SleepRefusal(StrEnum):
     CONTROL_PLANE = "control_plane"
     NO_BMC = "no_bmc"
     POWER_OFF_NEVER = "power_off_never"
+    #: Its BMC offers no graceful shutdown, and no person permits to force it off.
+    SHUTDOWN_MISSING = "shutdown_missing"
     WAKE_UNPROVEN = "wake_unproven"
     BMC_UNKNOWN = "bmc_unknown"
     NOT_READY = "not_ready"
@@ -154,6 +156,8 @@ class NodePowerFacts:
     on_taken: bool = False
     #: Of the whole server, as the BMC measures it; None where it does not.
     watts: float | None = None
+    #: Whether the server can be powered off, as far as its BMC has said how.
+    way_off: bool = True
     #: False where there is a NodeBMC and it could not be read: then nothing of the others is known.
     readable: bool = True
 

@@ -16,7 +16,7 @@ from joulie_core import labels
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import Condition, NodeBMC
 from joulie_core.kinds.base import ConditionStatus
-from joulie_core.kinds.node_bmc import DesiredPower, PowerOff, is_own_request
+from joulie_core.kinds.node_bmc import DesiredPower, PowerOff, has_way_off, is_own_request
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
@@ -156,6 +156,7 @@ def power_facts(bmc: Versioned[NodeBMC]) -> NodePowerFacts:
         reachable=_holds(status.conditions, "Reachable"),
         wake_proven=_holds(status.conditions, "WakeProven"),
         off_allowed=spec.power_off is PowerOff.ALLOWED,
+        way_off=status.capability is None or has_way_off(spec, status.capability.reset_types),
         requested=DesiredPower.UNMANAGED if own else spec.desired_power,
         boot_s=status.boot_seconds,
         switched_off=marked_shutdown(bmc.metadata.annotations),

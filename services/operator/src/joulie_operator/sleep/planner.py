@@ -174,6 +174,7 @@ def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> Sleep
         wake_proven=True,
         off_allowed=known is None or known.off_allowed,
         boot_s=known.boot_s if known is not None else None,
+        way_off=known is None or known.way_off,
         readable=known is None or known.readable,
     )
     return replace(node, power=power, ready=False if off else node.ready, cordoned=state is not SleepState.AWAKE)
