@@ -47,7 +47,7 @@ async def test_a_redfish_bmc_has_its_credentials_its_system_and_its_deadline():
     assert (bmc._system, connection._address, connection._session) == (system, "https://10.0.0.17:8443", "session")
     assert (connection._access.username, connection._access.password) == ("root", "calvin")
     assert connection._access.tls.verify_mode is ssl.CERT_REQUIRED
-    assert (connection._timeout.total, read) == (7.0, [("secrets", "bmc", "here")])
+    assert (connection._timeout_s, read) == (7.0, [("secrets", "bmc", "here")])
 
 
 async def test_an_ipmi_bmc_has_its_credentials_and_its_deadline():

@@ -350,7 +350,7 @@ async def test_certificates_that_only_the_nodebmc_names_verify_nothing(cluster, 
     cluster.start()
     await cluster.until(lambda: cluster.condition("Reachable") == ("False", "CertificatesNotApproved"))
     cluster.change(caSecretRef=None)
-    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "Unreachable"))
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "CertificateRefused"))
     assert served.bmc.requests == []
 
 
