@@ -7,7 +7,7 @@ import pytest
 
 from joulie_api.testing import make_node, make_node_bmc
 from joulie_cli.testing import ago
-from joulie_core.labels import SLEEP_RECORD, SLEEP_STATE
+from joulie_core.labels import MAINTENANCE, SLEEP_RECORD, SLEEP_STATE
 
 STATES = {"asleep": "Asleep", "waking": "Waking", "quarantined": "Quarantined", "powering-off": "PoweringOff"}
 
@@ -68,6 +68,7 @@ async def test_a_node_that_sleeps_has_a_row_with_its_time_reason_cycles_watts_an
         "policy": "night",
         "state": "asleep",
         "reason": "off confirmed",
+        "maintenance": None,
         "wokenBy": ["pending_pods", "min_awake", "spare", "schedule", "rollout", "request"],
         "powerCycles": {"today": 2, "total": 17},
         "notDrawnWatts": 200.0,
@@ -206,6 +207,15 @@ async def test_a_node_in_quarantine_is_woken_by_nothing(fake_api, cli):
     put_node(fake_api, "n1", "quarantined", reason="boot timeout")
     (node,) = (await data(cli))["nodes"]
     assert (node["state"], node["reason"], node["wokenBy"]) == ("quarantined", "boot timeout", [])
+
+
+async def test_a_node_in_maintenance_says_who_works_on_it_and_is_woken_by_nothing(fake_api, cli):
+    put_policy(fake_api)
+    put_node(fake_api, "n1", "asleep", reason="off confirmed; maintenance: ana: new fan")
+    fake_api.patch("Node", "n1", {"metadata": {"annotations": {MAINTENANCE: "ana: new fan"}}})
+    (node,) = (await data(cli))["nodes"]
+    assert (node["maintenance"], node["wokenBy"]) == ("ana: new fan", [])
+    assert "maintenance: ana: new fan" in (await cli("sleep")).out
 
 
 async def test_texts_of_the_cluster_do_not_control_the_terminal(fake_api, cli):

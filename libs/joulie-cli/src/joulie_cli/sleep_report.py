@@ -84,6 +84,8 @@ class SleepingNode:
     #: What it drew before it was put to sleep; None: unknown.
     idle_watts: float | None
     idle_measured: bool
+    #: Who works on the server, and why; None without a maintenance.
+    maintenance: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,12 @@ class SleepRow:
         return self.node.note.state == ASLEEP
 
     @property
+    def _is_woken(self) -> bool:
+        """Whether what its policy says wakes it."""
+        node = self.node
+        return self.policy is not None and node.maintenance is None and node.note.state != QUARANTINED
+
+    @property
     def not_drawn_watts(self) -> float | None:
         """Watts that it would draw on and without work, less those that its BMC measures now; None: unknown."""
         if not self.sleeps or self.node.idle_watts is None:
@@ -154,7 +162,8 @@ class SleepRow:
             "name": self.node.note.node,
             "policy": self.policy,
             **self.node.note.data(),
-            "wokenBy": list(_WOKEN_BY) if self.policy is not None and self.node.note.state != QUARANTINED else [],
+            "maintenance": self.node.maintenance,
+            "wokenBy": list(_WOKEN_BY) if self._is_woken else [],
             "powerCycles": {"today": self.cycles_today, "total": self.node.cycles},
             "notDrawnWatts": self.not_drawn_watts,
             "source": self.source,
@@ -229,6 +238,7 @@ def decode_sleeping(raw: Raw) -> SleepingNode:
         cycles=record.sleeps if record is not None else None,
         idle_watts=record.idle_watts if record is not None else None,
         idle_measured=record is not None and record.idle_measured,
+        maintenance=(meta.annotations or {}).get(keys.MAINTENANCE),
     )
 
 
