@@ -1,6 +1,7 @@
 """Nodes that sleep, for people: the commands of docs/sleep.md, `kubectl joulie`, and conditions of policies."""
 
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,20 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
     await site.view.client.merge_patch(NODE_BMCS, NODE, {"spec": {"powerOff": "Allowed"}})
     await site.reaches("asleep")
 
+    await _drill(site, run)
+    resets, requests = list(server.resets), len(site.machine.bmc.requests)
+    await site.stack.services[Service.OUTOFBAND].start()
+    await site.stack.operator.start()
+    await eventually(lambda: _acts_no_more(site, requests), within_s=40)
+    assert (server.resets, server.power_state) == (resets, "On")
+    assert sections == []
+
+
+async def _drill(site: SleepSite, run: Callable[[str], Awaitable[str]]) -> None:
+    """End both services, and get the node back by hand; print how long that takes."""
     for service in (site.stack.operator, site.stack.services[Service.OUTOFBAND]):
         await end(service)
-    assert f"redfish {address} Off" in await run("Order of an emergency")
+    assert f"redfish {site.machine.bmc_address} Off" in await run("Order of an emergency")
     began_s = time.monotonic()
     await run("Power on by hand")
     await eventually(lambda: _is_on(site), within_s=20)
@@ -86,12 +98,6 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
     await run("Everything back without Joulie")
     await eventually(lambda: _is_back(site), within_s=20)
     print(f"drill: on after {on_s - began_s:.1f} s, takes pods after {time.monotonic() - on_s:.1f} s more")
-    resets, requests = list(server.resets), len(site.machine.bmc.requests)
-    await site.stack.services[Service.OUTOFBAND].start()
-    await site.stack.operator.start()
-    await eventually(lambda: _acts_no_more(site, requests), within_s=40)
-    assert (server.resets, server.power_state) == (resets, "On")
-    assert sections == []
 
 
 def _lists_as_off(output: str) -> None:

@@ -223,7 +223,7 @@ async def test_the_panels_about_sleeping_nodes_have_data_of_an_operator_that_rec
         assert all(found.values()), found
         by_state = {each["metric"]["state"]: each["value"][1] for each in found[queries[0]]}
         assert by_state["Awake"] == "4"
-        (saved,) = found[queries[1]]
+        (saved,) = found[queries[2]]
         assert saved["metric"] == {"__name__": "joulie_operator_sleep_recommended_watts", "policy": "night"}
 
     await eventually(answered, within_s=DEADLINE_S)

@@ -191,6 +191,13 @@ OPERATOR: Final = Board(
                     doc="Of all NodeSleepPolicies; none where operator.sleep.enabled is not set.",
                 ),
                 line(
+                    "Servers that Joulie switched off",
+                    "short",
+                    ("max by (reason) (joulie_operator_sleep_servers_off)", "{{reason}}"),
+                    form=Form.STACKED,
+                    doc="By why they are not on; node_missing and unconfirmed are accounted for by no record.",
+                ),
+                line(
                     "Power that sleep saves",
                     "watt",
                     (f"max by (__name__, policy) ({_SLEEP_WATTS})", "{{policy}} {{__name__}}"),
