@@ -20,11 +20,23 @@ from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.sysfs import SysfsTree
 
 KILLS = 40
+#: Some requests open as many.
+MOST_FILES = 300
 CLAIMS = (InterruptClaims(patterns=("eth0*",), cpus="2"),)
 
 
-def _move_until_killed(settings, ready):
-    dice = random.Random(os.getpid())
+def _move_until_killed(settings, dice):
+    """Kill this process as it opens the n-th file, which it does before each read, write and record."""
+    left, opened_by_os = dice.randrange(1, MOST_FILES), os.open
+
+    def open_or_die(*arguments, **options):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return opened_by_os(*arguments, **options)
+
+    os.open = open_or_die
     with Journal.open(Path(settings.state_dir) / "interrupts") as opened:
         handler = InterruptHandler(
             tree=SysfsTree(settings.host_sys_root),
@@ -32,7 +44,6 @@ def _move_until_killed(settings, ready):
             writer=JournaledWriter(opened),
             clock=time.monotonic,
         )
-        os.write(ready, b"!")
         for _ in count():
             handler.execute(
                 SetInterrupts(
@@ -46,18 +57,13 @@ def _move_until_killed(settings, ready):
 
 
 def _kill_at_a_random_point(settings, dice):
-    ready, signalled = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _move_until_killed(settings, signalled)
+            _move_until_killed(settings, dice)
         finally:
             os._exit(1)
-    os.close(signalled)
-    assert os.read(ready, 1) == b"!"
-    os.close(ready)
-    time.sleep(dice.uniform(0, 0.03))  # a random point is what is wanted here
-    os.kill(child, signal.SIGKILL)
+    dice.random()  # the child has drawn from its copy
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
