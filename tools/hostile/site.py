@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,6 +250,7 @@ class Site:
         expected = {
             "operator": lambda: self._stores["NodePowerProfile"].store.get(name) is None,
             "agent": lambda: self.backends.caps.get(name) == WATTS,
+            "extender": lambda: self._lets_in(name),
         }
         failures += await self._wait(expected, "does not react to a node that is reserved", within_s)
         await self._reserve(name, None)
@@ -257,8 +258,16 @@ class Site:
             "operator": lambda: self._stores["NodePowerProfile"].store.get(name) is not None,
             "agent": lambda: self.backends.caps.get(name) == self.baseline[name]["agent"]["cap"],
             "outofband": lambda: self.bmcs[name].bmc.server.limit_watts == watts,
+            "extender": lambda: self._refuses(name),
         }
         return failures + await self._wait(expected, "does not react to a node that is released, or to a cap", within_s)
+
+    async def _lets_in(self, name: str) -> bool:
+        """Return whether the extender lets a performance pod onto a node."""
+        return (await self._scores([name])).get(name, [False])[0] is True
+
+    async def _refuses(self, name: str) -> bool:
+        return (await self._scores([name])).get(name, [True])[0] is False
 
     async def _reserve(self, name: str, value: str | None) -> None:
         await self.client.merge_patch(NODES, name, {"metadata": {"labels": {"joulie.io/reserved": value}}})
@@ -269,7 +278,12 @@ class Site:
         while left and time.monotonic() < deadline:
             # One that has ended is found by itself.
             alive = {each.name for each in self.processes.values() if each.alive}
-            left = {service: holds for service, holds in left.items() if service in alive and not holds()}
+            for service, holds in list(left.items()):
+                if service in alive:
+                    held = holds()
+                    if not (await held if isinstance(held, Awaitable) else held):
+                        continue
+                del left[service]
             await asyncio.sleep(_POLL_S)
         return [(service, what) for service in left]
 
