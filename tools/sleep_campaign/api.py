@@ -26,8 +26,9 @@ from joulie_api.testing.watching import WatchStream
 _JSON: Final = "application/json"
 #: Of a request, there and back; short, and longer than nothing.
 _LATENCY_S: Final = 0.004
-#: Of a reset at a BMC, until it has its effect.
-_RESET_S: Final = (0.02, 1.5)
+#: Of a request to a BMC, and of a reset besides, until it has its effect.
+_BMC_S: Final = (0.02, 0.3)
+_RESET_S: Final = (0.0, 1.5)
 _LIMIT_BYTES: Final = 1 << 20
 #: Requests that are kept for a report.
 _KEPT_REQUESTS: Final = 20_000
@@ -262,7 +263,7 @@ class BmcNetwork:
         if path.endswith("ComputerSystem.Reset"):
             self._asked[address](asyncio.get_running_loop().time())
             await asyncio.sleep(self._dice.uniform(*_RESET_S))
-        await asyncio.sleep(_LATENCY_S)
+        await asyncio.sleep(self._dice.uniform(*_BMC_S))
         found = await self._handlers[address](
             cast(web.Request, _DirectRequest(method, separator + path, headers, data))
         )

@@ -49,6 +49,7 @@ KINDS: Final[Mapping[str, EventKind]] = {
     "job": EventKind(4, workloads.job, EventScope.PODS),
     "bare": EventKind(8, workloads.bare, EventScope.PODS),
     "by-hand": EventKind(5, workloads.by_hand, EventScope.NODE),
+    "at-the-switch": EventKind(8, workloads.at_the_switch, EventScope.NODE),
     "cordon": EventKind(12, people.cordon, EventScope.NODE),
     "delete-node": EventKind(30, people.delete_node, EventScope.NODE),
     "strip-label": EventKind(25, people.strip_label, EventScope.NODE),

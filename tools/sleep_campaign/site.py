@@ -18,6 +18,7 @@ from tools.sleep_campaign.services import NAMESPACE, CampaignService, make_servi
 from tools.sleep_campaign.virtual_time import START_S
 
 from joulie_api.testing import make_node_bmc
+from joulie_api.testing.request_log import Request
 from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.pki import Authority
 from joulie_sim.bmc.profiles import PROFILES
@@ -63,6 +64,7 @@ class CampaignSite:
         self.cluster = CampaignCluster(self.api, Random(f"{seed} cluster"), self.journal)
         self.operator, self.outofband = make_services(self.api, self.network, self.journal, {})
         self.bmcs: dict[str, str] = {}
+        self._power_offs: list[asyncio.Future[str]] = []
         self.observer = SleepObserver(self)
         hooks = ServerHooks(
             asked_off=self.observer.asked_off,
@@ -108,6 +110,12 @@ class CampaignSite:
         """Return the claim and the volume of a workload, as far as the API server has such kinds."""
         return [each for each in volume_objects(template) if self.api.serves(each["kind"])]
 
+    async def next_power_off(self) -> str:
+        """Wait until the power-off of a node is requested, and return its name; the server is on then."""
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._power_offs.append(future)
+        return await future
+
     async def ticks(self) -> None:
         """Have the cluster work, and the observer look, until cancelled."""
         while True:
@@ -134,12 +142,17 @@ class CampaignSite:
         self.observer.power_goes(server)
         self.cluster.went_off(server)
 
-    def _note_write(self, request: Any) -> None:
+    def _note_write(self, request: Request) -> None:
         if request.kind in {"Node", "NodeBMC"} and not request.subresource:
             body = request.json() or {}
             meta = body.get("metadata", {})
             shown = {**meta.get("labels", {}), **meta.get("annotations", {}), **body.get("spec", {})}
             self.journal.note(request.name, f"{request.kind}: {shown}")
+            if shown.get("desiredPower") == "Off":
+                for each in self._power_offs:
+                    if not each.done():
+                        each.set_result(request.name)
+                self._power_offs.clear()
 
 
 def _daemon_set() -> dict[str, Any]:

@@ -10,6 +10,8 @@ from tools.sleep_campaign.site import CampaignSite
 
 #: Share of pods that people bind by hand and that tolerate everything, as those of `kubectl debug node/NODE` do.
 _TOLERATING: Final = 0.7
+#: A pass of the out-of-band service over a BMC takes about so long until it sends the request.
+_AT_THE_SWITCH_S: Final = 3.0
 
 
 async def _workload(site: CampaignSite, dice: Random, template: PodTemplate, replicas: int) -> None:
@@ -78,4 +80,12 @@ async def by_hand(site: CampaignSite, dice: Random, number: int) -> None:
     """Make a pod that names its node, as `kubectl debug node/NODE` does; most often one that is on its way to sleep."""
     name = going(site, dice, "cordoned", "draining", "powering-off", "asleep", "waking")
     template = PodTemplate(f"hand-{number}", "", 0.1, tolerates_all=dice.random() < _TOLERATING)
+    site.cluster.make(template, runs_s=dice.uniform(MINUTE, 10 * MINUTE), node=name)
+
+
+async def at_the_switch(site: CampaignSite, dice: Random, number: int) -> None:
+    """Make a pod by hand on a node within seconds after its power-off was requested."""
+    name = await site.next_power_off()
+    await pause(dice, 0.0, _AT_THE_SWITCH_S)
+    template = PodTemplate(f"switch-{number}", "", 0.1, tolerates_all=dice.random() < _TOLERATING)
     site.cluster.make(template, runs_s=dice.uniform(MINUTE, 10 * MINUTE), node=name)
