@@ -195,7 +195,7 @@ def test_an_uninstall_that_leaves_a_server_off_is_found():
     async def scene(double):
         await double.shut_down("n01", label=False)
         await double.shut_down("n02")
-        double.site.observer.uninstalled()
+        double.site.observer.uninstalled({"n02"})
 
     assert [(each.kind, each.node) for each in play(scene).site.observer.violations] == [("unknown off", "n01")]
 

@@ -6,7 +6,7 @@ nodes in quarantine, as every server here boots.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,10 +148,10 @@ class SleepObserver:
             self._quarantined.add(name)
             self._found("quarantined", name, "in quarantine, and its server boots", self._loop.time() - 3 * 3600)
 
-    def uninstalled(self) -> None:
-        """Look at what is off after an uninstall that has said that all nodes are awake."""
+    def uninstalled(self, named: Container[str] = ()) -> None:
+        """Look at what is off after an uninstall, besides what it has named."""
         for name, server in self._site.cluster.servers.items():
-            if server.is_off and server.by_service and not self._is_named(name):
+            if server.is_off and server.by_service and name not in named:
                 since_s = server.changed_at_s
                 self._found("unknown off", name, f"off since {stamp(since_s)}, and uninstalled", since_s - 600)
 

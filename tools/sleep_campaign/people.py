@@ -8,10 +8,9 @@ from typing import Any, Final
 from tools.sleep_campaign.choices import MINUTE, going, pause
 from tools.sleep_campaign.journal import SITE
 from tools.sleep_campaign.site import POLICY, CampaignSite
-from tools.sleep_campaign.virtual_time import START_S
+from tools.sleep_campaign.uninstalling import awake_by_hook
 
 from joulie_core import labels
-from joulie_core.timestamps import rfc3339
 
 _MAINTENANCE: Final = "joulie.io/maintenance"
 
@@ -31,9 +30,9 @@ async def cordon(site: CampaignSite, dice: Random, _number: int) -> None:
 
 
 async def delete_node(site: CampaignSite, dice: Random, _number: int) -> None:
-    """Delete a Node."""
+    """Delete a Node; who deletes its NodeBMC as well takes the server from Joulie."""
     name = going(site, dice, "powering-off", "asleep", "waking")
-    if site.api.version("Node", name):
+    if site.api.version("Node", name) and site.api.version("NodeBMC", name):
         site.journal.note(name, "person: deletes the Node")
         site.api.remove("Node", name)
 
@@ -130,9 +129,9 @@ async def maintain(site: CampaignSite, dice: Random, _number: int) -> None:
 
 
 async def delete_bmc(site: CampaignSite, dice: Random, _number: int) -> None:
-    """Delete a NodeBMC, and write it again."""
+    """Delete a NodeBMC, and write it again; who deletes its Node as well takes the server from Joulie."""
     name = going(site, dice, "asleep")
-    if not site.api.version("NodeBMC", name):
+    if not (site.api.version("NodeBMC", name) and site.api.version("Node", name)):
         return
     site.journal.note(name, "person: deletes the NodeBMC")
     site.api.remove("NodeBMC", name)
@@ -142,36 +141,24 @@ async def delete_bmc(site: CampaignSite, dice: Random, _number: int) -> None:
 
 
 async def uninstall(site: CampaignSite, dice: Random, _number: int) -> None:
-    """Uninstall Joulie as the chart does, which wakes all nodes first, and install it again some time later."""
+    """Uninstall Joulie as the chart does, whose hook wakes all nodes first, and install it again some time later."""
     if site.observer.policy_since_s is None or not (site.operator.runs and site.outofband.runs):
         return
     site.observer.policy_since_s = None
     site.journal.note(SITE, "person: uninstalls")
-    until = rfc3339(START_S + asyncio.get_running_loop().time() + 4 * 60 * MINUTE, "seconds")
-    for name in sorted(site.cluster.servers):
-        _annotate(site, name, labels.AWAKE_UNTIL, until)
-    if await _all_awake(site):
+    left_off = await awake_by_hook(site.api, site.operator.wall)
+    if left_off is not None:
         for service in site.services:
             await service.kill()
-        site.observer.uninstalled()
+        site.observer.uninstalled(left_off)
         await pause(dice, MINUTE, 10 * MINUTE)
     else:
         site.journal.note(SITE, "person: the uninstall has failed")
     for name in sorted(site.cluster.servers):
-        _annotate(site, name, labels.AWAKE_UNTIL, None)
+        _patch(site, "Node", name, {"metadata": {"annotations": {labels.AWAKE_UNTIL: None}}}, "installs")
     for service in site.services:
         service.start()
     _policy_back(site)
-
-
-async def _all_awake(site: CampaignSite) -> bool:
-    """Wait until all nodes are awake, as the hook of the chart does; return whether they are in time."""
-    for _ in range(180):
-        states = (site.cluster.node(name) for name in site.cluster.servers)
-        if not any(node is not None and labels.SLEEP_STATE in node.labels for node in states):
-            return True
-        await asyncio.sleep(10)
-    return False
 
 
 def _annotate(site: CampaignSite, name: str, key: str, value: str | None) -> None:
