@@ -1,6 +1,10 @@
-"""The campaign of sleeping nodes: that it notices each fault, planted by hand in place of the services."""
+"""The campaign of sleeping nodes: that it notices each fault, planted by hand in place of the services; short ones."""
 
 import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tools.sleep_campaign.campaign import CampaignPlan, again, describe, run_campaign
@@ -12,6 +16,7 @@ from tools.sleep_campaign.servers import ServerPhase, ServerTimes
 from tools.sleep_campaign.site import CampaignSite, SiteSize
 from tools.sleep_campaign.virtual_time import VirtualLoop
 
+ROOT = Path(__file__).parents[2]
 _SIZE = SiteSize(nodes=4, times=ServerTimes(boot_s=(100.0, 100.0), shutdown_s=(30.0, 30.0)))
 _APP = PodTemplate("app", "ReplicaSet", 1.0)
 _ASLEEP = {"metadata": {"labels": {"joulie.io/sleep-state": "asleep"}}}
@@ -369,3 +374,29 @@ def test_without_events_idle_nodes_sleep_and_nothing_is_wrong():
     result = run_campaign(CampaignPlan(hours=0.5, nodes=8, kinds=frozenset()))
     assert result.violations == [], describe(result)
     assert (result.offs, result.defects) == (4, {})
+
+
+def figures_of(*arguments, timeout_s):
+    """Run campaigns as `just sleep-campaign` does, and return the power-offs, the boots and the violations of each."""
+    command = [sys.executable, "-m", "tools.sleep_campaign.run", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+    report = done.stdout[-20_000:] + done.stderr[-2_000:]
+    assert done.returncode == 0, report
+    assert "DEFECT" not in report
+    found = re.findall(r"^(\d+) power-offs, (\d+) boots", done.stdout, re.MULTILINE)
+    assert done.stdout.count("pod cut 0, unknown off 0, stuck 0, quarantined 0") == len(found), report
+    return [(int(offs), int(boots)) for offs, boots in found]
+
+
+@pytest.mark.timeout(300)
+def test_short_campaigns_with_everything_that_happens_find_nothing():
+    found = figures_of("--seed=1", "--seeds=2", "--hours=1.25", "--nodes=16", "--pace=4", timeout_s=290)
+    assert len(found) == 2
+    assert all(offs >= 8 and boots >= 4 for offs, boots in found), found
+
+
+@pytest.mark.soak
+def test_a_day_of_40_nodes_finds_nothing():
+    ((offs, boots),) = figures_of("--hours=24", timeout_s=890)
+    assert offs > 100
+    assert boots > 100
