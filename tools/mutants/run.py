@@ -9,7 +9,7 @@
 
 The working tree is copied to a temporary directory first and can be edited meanwhile. Each mutant runs the tests that
 reach the changed statement, the fastest first, until one fails; a mutant that uses too much CPU time counts as killed.
-One that only waits is ended after half a minute or more and does not count as killed, since other processes may have
+One that only waits is ended after a minute or more and does not count as killed, since other processes may have
 kept it from the CPU. Before, the tests have to pass twice without a mutant, the second time in the way that mutants are
 tried. Tests slower than `--slowest` are left out, so the share killed is a lower bound. Mutants that no test can tell
 from the original are declared in equivalent.toml beside this file, and do not count. Exit code 1 below 90 % killed, or

@@ -42,7 +42,7 @@ _GRACE_S: Final = 8.0
 #: The same of time that passes. Whether a mutant never ends or waits for the CPU is not known, so that it is not killed
 #: by its tests then.
 _WAITING_PATIENCE: Final = 20.0
-_WAITING_GRACE_S: Final = 30.0
+_WAITING_GRACE_S: Final = 60.0
 #: A mutant that allocates without end fails instead of taking the machine's memory.
 _MEMORY_BYTES: Final = 8 << 30
 
