@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from joulie_agent.hardware.journal import Journal, JournalEntry
-from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_agent.hardware.journal import Journal, JournalEntry, JournalError
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
 
 
 class Knob:
-    """A register; `fails` makes writing and reading fail."""
+    """A register. `fails` is what reading and writing fail with, `refuses` what writing alone does."""
 
     unit = "W"
     kind = KnobKind.LIMIT
@@ -20,16 +20,36 @@ class Knob:
     def __init__(self, key="a", value=205):
         self.key, self.value = key, value
         self.writes = []
-        self.fails = None
+        self.fails = self.refuses = None
+        self.locked = False
 
     def read(self):
         return self.fails or self.value
 
     def write(self, value):
         self.writes.append(value)
-        if self.fails is None:
+        failure = self.fails or self.refuses
+        if failure is None and not self.locked:
             self.value = value
-        return self.fails or self.value
+        return failure or self.value
+
+
+class SwitchKnob(Knob):
+    """A switch that is off."""
+
+    kind = KnobKind.SWITCH
+    limits = KnobLimits(0, 1)
+
+    def __init__(self):
+        super().__init__("switch", 0)
+
+
+class LimitWithSwitch(Knob):
+    """A register that is in force while its switch is on."""
+
+    def __init__(self, switch):
+        super().__init__()
+        self.switch = switch
 
 
 @pytest.fixture
@@ -142,3 +162,86 @@ def test_knobs_that_are_not_managed_are_not_restored(writer):
     knob = Knob()
     assert writer.restore([knob]) == []
     assert knob.writes == []
+
+
+def test_a_restore_that_is_refused_is_told_and_can_be_repeated(writer):
+    knob = Knob()
+    writer.set(knob, 120)
+    knob.refuses = BUSY
+    assert writer.restore([knob]) == [RestoredKnob("a", RestoreOutcome.FAILED, None, Reason.IO_ERROR, "busy")]
+    assert writer.managed == {"a"}
+    knob.refuses = None
+    assert writer.restore([knob]) == [RestoredKnob("a", RestoreOutcome.RESTORED, 205)]
+    assert (knob.value, writer.managed) == (205, frozenset())
+
+
+def test_a_restore_without_effect_is_told_with_what_is_read(writer):
+    knob = Knob()
+    writer.set(knob, 120)
+    knob.locked = True
+    message = "wrote 205 W, reads 120"
+    assert writer.restore([knob]) == [RestoredKnob("a", RestoreOutcome.FAILED, 120, Reason.FIRMWARE_LOCKED, message)]
+    assert writer.managed == {"a"}
+
+
+def test_a_knob_whose_next_value_is_refused_keeps_the_one_before_and_its_original(writer):
+    knob = Knob()
+    writer.set(knob, 120)
+    knob.refuses = BUSY
+    assert writer.set(knob, 110) == BUSY
+    assert (writer.managed, writer.written, writer.originals) == ({"a"}, {"a": 120}, {"a": 205})
+    knob.refuses = None
+    writer.restore([knob])
+    assert knob.value == 205
+
+
+def test_without_a_journal_every_value_is_refused_with_the_reason(writer, monkeypatch):
+    def full(_journal, _changes):
+        raise JournalError("disk full")
+
+    monkeypatch.setattr(Journal, "change", full)
+    failure = HardwareFailure(Reason.NO_JOURNAL, "disk full")
+    assert writer.set_all([(Knob("a"), 120), (Knob("b"), 120)]) == [failure, failure]
+
+
+def test_of_several_external_limits_that_suffice_each_is_kept_or_put_back(writer):
+    free, managed = Knob("a", 100), Knob("b")
+    writer.set(managed, 120)
+    assert writer.set_all([(free, 150), (managed, 250)]) == [
+        WrittenKnob(100, changed=False, external=True),
+        WrittenKnob(205, changed=True, external=True),
+    ]
+    assert (free.writes, managed.writes) == ([], [120, 205])
+
+
+@pytest.fixture
+def switched_on(writer):
+    """A limit of 120 W that Joulie has set and switched on."""
+    switch = SwitchKnob()
+    limit = LimitWithSwitch(switch)
+    writer.set(limit, 120)
+    writer.set(switch, 1)
+    return limit
+
+
+def test_a_limit_that_was_off_is_not_restored_while_it_is_on(switched_on, writer):
+    held = RestoredKnob(
+        "a", RestoreOutcome.FAILED, None, Reason.IO_ERROR, "switch is 1 and was 0: it is restored first"
+    )
+    assert writer.restore([switched_on]) == [held]
+    assert switched_on.value == 120
+    answers = writer.restore([switched_on.switch, switched_on])
+    assert [each.outcome for each in answers] == [RestoreOutcome.RESTORED] * 2
+    assert (switched_on.switch.value, switched_on.value) == (0, 205)
+
+
+def test_a_limit_whose_switch_cannot_be_read_is_restored(switched_on, writer):
+    switched_on.switch.fails = BUSY
+    assert writer.restore([switched_on]) == [RestoredKnob("a", RestoreOutcome.RESTORED, 205)]
+
+
+def test_a_limit_whose_switch_is_not_managed_is_restored(writer):
+    limit = LimitWithSwitch(SwitchKnob())
+    writer.set(limit, 120)
+    limit.switch.value = 1
+    assert writer.restore([limit]) == [RestoredKnob("a", RestoreOutcome.RESTORED, 205)]
