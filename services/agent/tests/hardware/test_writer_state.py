@@ -195,13 +195,54 @@ def test_a_knob_whose_next_value_is_refused_keeps_the_one_before_and_its_origina
     assert knob.value == 205
 
 
-def test_without_a_journal_every_value_is_refused_with_the_reason(writer, monkeypatch):
-    def full(_journal, _changes):
-        raise JournalError("disk full")
+def _full(_journal, _changes):
+    raise JournalError("disk full")
 
-    monkeypatch.setattr(Journal, "change", full)
-    failure = HardwareFailure(Reason.NO_JOURNAL, "disk full")
-    assert writer.set_all([(Knob("a"), 120), (Knob("b"), 120)]) == [failure, failure]
+
+DISK_FULL = HardwareFailure(Reason.NO_JOURNAL, "disk full")
+
+
+def test_without_a_journal_every_value_is_refused_with_the_reason(writer, monkeypatch):
+    monkeypatch.setattr(Journal, "change", _full)
+    assert writer.set_all([(Knob("a"), 120), (Knob("b"), 120)]) == [DISK_FULL, DISK_FULL]
+
+
+@pytest.fixture
+def interrupted(journal):
+    """A register that reads 117 W; a process was killed while it wrote 110 W over 120 W."""
+    journal.change({"a": JournalEntry(unit="W", original=205, written=120, read_back=120, pending=110)})
+
+    class Noting(Knob):
+        suspects = ()
+
+        def write(self, value):
+            self.suspects += (journal.entries["a"].suspect,)
+            return super().write(value)
+
+    return Noting(value=117)
+
+
+def test_a_value_that_may_be_external_is_in_the_journal_before_joulies_is_written_over_it(interrupted, writer):
+    assert writer.original(interrupted) == 117
+    assert (interrupted.writes, interrupted.suspects) == ([110], (117,))
+    assert (writer.originals, writer.written) == ({"a": 117}, {"a": 110})
+
+
+def test_a_value_that_may_be_external_is_not_written_over_without_a_journal(interrupted, writer, monkeypatch):
+    monkeypatch.setattr(Journal, "change", _full)
+    assert writer.original(interrupted) == DISK_FULL
+    assert writer.restore([interrupted]) == [
+        RestoredKnob("a", RestoreOutcome.FAILED, None, Reason.NO_JOURNAL, "disk full")
+    ]
+    assert interrupted.writes == []
+
+
+def test_a_value_that_may_be_external_stays_unknown_where_joulies_is_refused(interrupted, writer):
+    interrupted.refuses = BUSY
+    assert writer.original(interrupted) == BUSY
+    assert writer.originals == {"a": 205}
+    interrupted.refuses = None
+    assert writer.original(interrupted) == 117
 
 
 def test_of_several_external_limits_that_suffice_each_is_kept_or_put_back(writer):
