@@ -63,7 +63,7 @@ def test_a_node_is_changed_by_agents_only_where_the_resource_manager_is_enabled(
     }
 
 
-def test_a_kind_is_written_by_one_service():
+def test_only_the_services_that_own_a_kind_write_it():
     writers = {
         name: {
             service
@@ -84,7 +84,7 @@ def test_a_kind_is_written_by_one_service():
     }
     assert writers == {
         "nodebmcs": {"operator"},
-        "nodebmcs/status": {"outofband"},
+        "nodebmcs/status": {"operator", "outofband"},
         "nodesleeppolicies": set(),
         "nodesleeppolicies/status": {"operator"},
         "nodehardwares": {"agent"},

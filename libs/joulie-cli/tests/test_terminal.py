@@ -37,6 +37,8 @@ COMMANDS = [
     ("events",),
     ("wake", "n1"),
     ("wake", "n2"),
+    ("sleep",),
+    ("maintenance", "n1", "--reason", f"fan {POISON}"),
 ]
 AS_DATA = [each for each in COMMANDS if "wide" not in each and each != ("wake", "n2")]
 
@@ -63,7 +65,7 @@ def some_objects():
     hardware["status"] = {"cpu": {"model": "EPYC", "rawModel": "AMD EPYC", "sockets": 2, "warnings": ["odd"]}}
     node, target, twin, report = managed_node("n1", "eco", cpu=cpu, conditions=(condition,), server_watts=400)
     node["status"]["conditions"] = [
-        {"type": "joulie.io/Asleep", "status": "True", "reason": "Asleep", "message": "idle"}
+        {"type": "joulie.io/Asleep", "status": "True", "reason": "Asleep", "message": "asleep: idle"}
     ]
     node["metadata"]["labels"]["joulie.io/sleep-state"] = "asleep"
     target["spec"]["policy"] = {"name": "queue_aware_v1", "reason": "2 of 4 nodes"}
@@ -111,12 +113,19 @@ def explained(name):
 @pytest.fixture
 def hostile(fake_api):
     """A cluster in which each free text has the poison."""
-    fake_api.put_all([poisoned(each) for each in some_objects()])
+    objects = [poisoned(each) for each in some_objects()]
+    # A message belongs to the state that its reason names, which only the operator writes.
+    objects[0]["status"]["conditions"][0]["reason"] = "Asleep"
+    fake_api.put_all(objects)
     body = msgspec.json.encode(explained("n1"))
     fake_api.faults.add(Respond(200, body=body), path=f"{PROXY}/debug", times=None)
     version = json.dumps(poisoned({"gitVersion": "v1.34.4"})).encode()
     fake_api.faults.add(Respond(200, body=version), path="/version", times=None)
     return fake_api
+
+
+def _name(command):
+    return " ".join(command[:3]).partition(" --")[0]
 
 
 def assert_harmless(text):
@@ -129,18 +138,19 @@ def test_every_verb_that_prints_texts_of_the_cluster_is_tested():
     assert {verb for verb, *_ in COMMANDS} == set(VERBS) - NOT_READING
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=_name)
 async def test_a_verb_prints_no_control_character_of_the_cluster(hostile, cli, command):
     result = await cli(*command)
     assert_harmless(result.out + result.err)
 
 
-@pytest.mark.parametrize("command", AS_DATA, ids=" ".join)
+@pytest.mark.parametrize("command", AS_DATA, ids=_name)
 async def test_data_is_exact_and_has_no_control_character_either(hostile, cli, command):
     as_json, as_yaml = [await cli(*command, "-o", form) for form in ("json", "yaml")]
     for result in (as_json, as_yaml):
         assert [each for each in CONTROLS if each in result.out] == []
-    if command[0] not in {"nodes", "wake"}:
+    # Of `maintenance`, the text is the own argument, which is clean before it is stored.
+    if command[0] not in {"nodes", "wake", "maintenance"}:
         assert POISON in "".join(texts(json.loads(as_json.out))), "the text itself, escaped as JSON has it"
         assert POISON in "".join(texts(yaml.safe_load(as_yaml.out)))
 
