@@ -202,6 +202,55 @@ async def test_a_persons_off_leaves_a_server_without_a_node_off(world):
     assert left_off(world, name) == ("True", "NodeMissing"), "and it is named all the same"
 
 
+def write_again(world, name):
+    """Delete the NodeBMC and write it again, as a person's tools do: without annotations and without a request."""
+    bmc = world.api.get("NodeBMC", name)
+    world.api.remove("NodeBMC", name)
+    spec = {key: value for key, value in bmc["spec"].items() if key != "desiredPower"}
+    world.api.put({**bmc, "metadata": {"name": name}, "spec": spec})
+
+
+@pytest.mark.parametrize("record", ["kept", "lost"])
+async def test_a_server_that_is_woken_is_marked_again_after_its_nodebmc_was_written_again(world, record):
+    name = await asleep(world)
+    world.servers[name].busy = True
+    annotate(world, name, awake_until="2100-01-01T00:00:00Z")
+    await world.until(lambda: world.desired(name) == "On")
+    if record == "lost":
+        world.api.patch("Node", name, {"metadata": {"annotations": {RECORD: "broken"}}})
+    write_again(world, name)
+    await world.step()
+    assert world.desired(name) == "On"
+    assert mark(world, name) is not None
+    world.api.remove("Node", name)
+    await world.step()
+    assert world.desired(name) == "On"
+    assert left_off(world, name) == ("True", "NodeMissing")
+
+
+@pytest.mark.parametrize(("key", "value"), [("maintenance", "ada: new fan"), (None, None)])
+async def test_a_server_that_stays_off_is_marked_again_after_its_nodebmc_was_written_again(world, key, value):
+    name = await asleep(world)
+    if key:
+        annotate(world, name, **{key: value})
+    await world.step()
+    write_again(world, name)
+    await world.step()
+    assert mark(world, name) is not None
+
+
+async def test_a_server_that_is_on_is_not_marked_because_its_record_is_lost(world):
+    for name in NODES:
+        world.add(name)
+    world.ready("n1", "False")
+    world.api.patch("Node", "n1", {"metadata": {"annotations": {RECORD: "broken"}}})
+    await world.step(2)
+    assert (world.state("n1"), world.desired("n1")) == ("waking", "On")
+    world.ready("n1", "True")
+    await world.until(lambda: world.state("n1") == "awake", passes=2)
+    assert not [each for each in world.api.requests.writes(kind="NodeBMC", name="n1") if b"switched-off" in each.body]
+
+
 NODE = SleepNode(name="n1", group="", free={}, idle_watts=0.0, ready=False, protected_pods=0, power=None)
 
 

@@ -37,12 +37,14 @@ from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_po
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
-from joulie_operator.sleep.writer import SleepWriter
+from joulie_operator.sleep.writer import PowerRequest, SleepWriter
 
 #: States in which the power is off, or was requested to be.
 _OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
 #: States in which the power is left alone.
 _ON: Final = frozenset({SleepState.AWAKE, SleepState.QUARANTINED})
+#: States of servers that Joulie has switched off, or may have.
+_MARKED: Final = _OFF | {SleepState.WAKING, SleepState.QUARANTINED}
 
 #: Times of servers whatever their policy; the policy's own have passed once a node is awake.
 _LIMITS: Final = SleepSettings()
@@ -51,15 +53,6 @@ _log = structlog.get_logger()
 
 #: A node that has never slept counts as awake since any time.
 _ALWAYS_S: Final = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _PowerRequest:
-    """What is requested of a server; its boot, and whether it is confirmed that it is on and stays so."""
-
-    power: DesiredPower
-    boot_id: str | None = None
-    is_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,22 +255,26 @@ class SleepController:
     @staticmethod
     def _wanted(
         power: NodePowerFacts, node: SleepNode | None, record: SleepRecord | None, now_s: float
-    ) -> _PowerRequest:
+    ) -> PowerRequest:
         """Return what is requested of a server; of one without a Node to be on, where Joulie has switched it off."""
         on = power_state(power, now_s, _LIMITS) is PowerState.ON
         if node is not None and record is not None:
             wanted = DesiredPower.UNMANAGED if node.maintenance else intent_of(record.state).power
+            if wanted is DesiredPower.OFF:
+                return PowerRequest(wanted, node.boot_id, marked=True)
             settled_on = record.state in _ON and on and not may_go_off(record, node, now_s, _LIMITS)
             boot_id = record.shutdown.boot_id if record.shutdown is not None else None
-            return _PowerRequest(wanted, node.boot_id if wanted is DesiredPower.OFF else boot_id, is_on=settled_on)
+            # A NodeBMC that was written again since the power-off has lost the mark.
+            marked = record.state in _MARKED and not settled_on and (record.shutdown is not None or not on)
+            return PowerRequest(wanted, boot_id, is_on=settled_on, marked=marked)
         shutdown = power.switched_off
         if shutdown is None or power.requested is DesiredPower.OFF:
-            return _PowerRequest(DesiredPower.UNMANAGED)
+            return PowerRequest(DesiredPower.UNMANAGED)
         over = shutdown.at_s is not None and now_s - shutdown.at_s > _LIMITS.shutdown_s
-        return _PowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else _PowerRequest(DesiredPower.ON)
+        return PowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else PowerRequest(DesiredPower.ON)
 
     async def _request_power(
-        self, bmc: Versioned[NodeBMC], request: _PowerRequest, *, was_off: bool, now_s: float
+        self, bmc: Versioned[NodeBMC], request: PowerRequest, *, was_off: bool, now_s: float
     ) -> None:
         power, facts = request.power, power_facts(bmc)
         if power is DesiredPower.OFF:
@@ -285,12 +282,10 @@ class SleepController:
                 # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
                 return
             on = facts.state is not PowerState.OFF
-            if on and self._parts.writer.differs(bmc, power) and not await self._parts.writer.is_empty(bmc.name):
+            if on and self._parts.writer.differs(bmc, request) and not await self._parts.writer.is_empty(bmc.name):
                 _log.warning("node not powered off, pods are on it", node=bmc.name)
                 return
-        if await self._parts.writer.request_power(
-            bmc, power, now_s=now_s, boot_id=request.boot_id, is_on=request.is_on
-        ):
+        if await self._parts.writer.request_power(bmc, request, now_s=now_s):
             _log.info("power requested", node=bmc.name, desired=power.value)
 
     async def _evict(self, pods: Iterable[WatchedPod]) -> None:

@@ -5,6 +5,7 @@ the same holds for the desired power and its NodeBMC. All methods raise KubeErro
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from joulie_api.node_pods import PodLists, pod_in_the_way
@@ -23,6 +24,19 @@ from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
 
 #: Between what the condition of a Node says of its sleep and of a maintenance.
 MAINTENANCE_IN_MESSAGE: Final = "; maintenance: "
+
+
+@dataclass(frozen=True, slots=True)
+class PowerRequest:
+    """What is requested of a server; `Unmanaged` withdraws it."""
+
+    power: DesiredPower
+    #: Boot ID that a power-off was or may have been requested of; empty: unknown, None: that of the mark.
+    boot_id: str | None = None
+    #: Whether it is confirmed that the server is on, and will not go off by an earlier request.
+    is_on: bool = False
+    #: Whether Joulie has switched the server off, or may have, and it is not confirmed to be on: then it needs the mark.
+    marked: bool = False
 
 
 class SleepWrites(Protocol):
@@ -104,53 +118,37 @@ class SleepWriter:
         )
         await self._writes.apply(NODE_BMCS, bmc.name, {"status": {"conditions": [condition.dump()]}}, status=True)
 
-    def differs(self, bmc: Versioned[NodeBMC], power: DesiredPower, *, is_on: bool = False) -> bool:
+    def differs(self, bmc: Versioned[NodeBMC], request: PowerRequest) -> bool:
         """Return whether `request_power` would write."""
-        annotations = bmc.metadata.annotations
-        written = annotations.get(labels.REQUESTED_POWER)
-        if power is DesiredPower.UNMANAGED:
-            return written is not None or (is_on and labels.SWITCHED_OFF in annotations)
-        if power is DesiredPower.OFF and labels.SWITCHED_OFF not in annotations:
+        annotations, power = bmc.metadata.annotations, request.power
+        written, marked = annotations.get(labels.REQUESTED_POWER), labels.SWITCHED_OFF in annotations
+        if request.marked and not marked:
             return True
+        if power is DesiredPower.UNMANAGED:
+            return written is not None or (request.is_on and marked)
         return (written, bmc.model.spec.desired_power) != (power.value, power)
 
-    async def request_power(
-        self,
-        bmc: Versioned[NodeBMC],
-        power: DesiredPower,
-        *,
-        now_s: float,
-        boot_id: str | None = None,
-        is_on: bool = False,
-    ) -> bool:
+    async def request_power(self, bmc: Versioned[NodeBMC], request: PowerRequest, *, now_s: float) -> bool:
         """Write the desired power, or withdraw it (`Unmanaged`); return whether a write was needed.
 
         A value that a person has written stays, unless another one is requested. The mark of a server that Joulie has
-        switched off is written with Off in one request, and removed only with a withdrawal after On was confirmed.
-
-        Args:
-            bmc: the NodeBMC as it was seen.
-            power: what is requested.
-            now_s: the present time.
-            boot_id: boot ID that a power-off was or may have been requested of; empty: unknown, None: that of the mark.
-            is_on: whether it is confirmed that the server is on, and will not go off by an earlier request.
+        switched off is written in the same request, and removed only with a withdrawal after On was confirmed.
         """
-        if not self.differs(bmc, power, is_on=is_on):
+        if not self.differs(bmc, request):
             return False
-        mark = None if power is DesiredPower.UNMANAGED else power.value
-        change: dict[str, str | None] = {"desiredPower": mark}
+        value = None if request.power is DesiredPower.UNMANAGED else request.power.value
+        change: dict[str, str | None] = {"desiredPower": value}
         before = bmc.metadata.annotations
-        if mark is None and bmc.model.spec.desired_power != before.get(labels.REQUESTED_POWER):
+        if value is None and bmc.model.spec.desired_power != before.get(labels.REQUESTED_POWER):
             change = {}
-        annotations: dict[str, str | None] = {labels.REQUESTED_POWER: mark}
+        annotations: dict[str, str | None] = {labels.REQUESTED_POWER: value}
         shutdown = marked_shutdown(before)
-        if power is DesiredPower.OFF:
-            annotations[labels.SWITCHED_OFF] = mark_text(now_s, boot_id or "")
-        elif is_on and labels.SWITCHED_OFF in before:
+        if request.is_on and labels.SWITCHED_OFF in before:
             annotations[labels.SWITCHED_OFF] = None
-        elif shutdown is not None and not is_on:
+        elif request.marked or (shutdown is not None and not request.is_on):
             # Until now the power-off may have been carried out.
-            annotations[labels.SWITCHED_OFF] = mark_text(now_s, shutdown.boot_id if boot_id is None else boot_id)
+            known = shutdown.boot_id if shutdown is not None and request.boot_id is None else request.boot_id
+            annotations[labels.SWITCHED_OFF] = mark_text(now_s, known or "")
         metadata = {"resourceVersion": bmc.metadata.resource_version, "annotations": annotations}
         await self._writes.patch(NODE_BMCS, bmc.name, {"metadata": metadata, **({"spec": change} if change else {})})
         return True
