@@ -15,7 +15,7 @@ from tools.sleep_campaign.api import CampaignApi
 from tools.sleep_campaign.journal import SITE, Journal
 from tools.sleep_campaign.placing import PlacingNode, takes
 from tools.sleep_campaign.pods import CampaignPod, PodTemplate, manifest
-from tools.sleep_campaign.servers import CampaignServer
+from tools.sleep_campaign.servers import CampaignServer, ServerPhase
 from tools.sleep_campaign.virtual_time import START_S
 
 from joulie_api.testing import make_node
@@ -223,7 +223,8 @@ class CampaignCluster:
                 if now_s - since_s > _ORPHANED_S:
                     for pod in self.on(name):
                         self._forget(pod)
-                    if server.has_kubelet:
+                    # A kubelet registers its Node once in its life: a person restarts it, where the server stays on.
+                    if server.phase is ServerPhase.UP:
                         self.came_up(server)
                 continue
             keys = {key for key, effect in node.taints if effect == "NoExecute"}

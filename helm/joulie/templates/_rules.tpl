@@ -206,6 +206,10 @@
 - apiGroups: [joulie.io]
   resources: [nodebmcs]
   verbs: [list, watch]
+# Whether a power-off is still requested.
+- apiGroups: [joulie.io]
+  resources: [nodebmcs]
+  verbs: [get]
 - apiGroups: [joulie.io]
   resources: [nodebmcs/status]
   verbs: [patch]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
+from joulie_api.resources import NODE_BMCS
 from joulie_api.testing import make_node_bmc
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC, NodeBMCStatus
@@ -65,12 +66,12 @@ class Bmc:
 
 
 class Api:
-    """The API server: `applied` are the bodies of writes, `log` shared with a BMC shows what came first."""
+    """The API server: `applied` are the bodies of writes, `nodes` and `bmcs` what it has, or fails with."""
 
     def __init__(self):
         self.applied = []
         self.failure = None
-        self.nodes = {}
+        self.nodes, self.bmcs = {}, {}
         self.read = []
         #: Pods that the lists have, one list for each request; without any, there are none.
         self.pods = []
@@ -85,7 +86,7 @@ class Api:
 
     async def get(self, res, name, namespace=None):
         self.read.append((res.full_name, name, namespace))
-        found = self.nodes.get(name)
+        found = (self.bmcs if res is NODE_BMCS else self.nodes).get(name)
         if isinstance(found, Exception):
             raise found
         return json.dumps(found).encode()
@@ -166,8 +167,8 @@ def bench(bmc=None, status=None, *, times=TIMES, heartbeat_s=60.0):
     return found
 
 
-def node_bmc(name="n1", *, annotations=None, generation=3, **spec):
-    """Return a NodeBMC as it is read."""
+def raw_node_bmc(name="n1", *, annotations=None, generation=3, **spec):
+    """Return a NodeBMC as the API server has it."""
     body = make_node_bmc(name, spec=spec)
     body["metadata"] |= {
         "generation": generation,
@@ -175,7 +176,12 @@ def node_bmc(name="n1", *, annotations=None, generation=3, **spec):
         "uid": "u1",
         "resourceVersion": "1",
     }
-    return decode_kind(NodeBMC)(json.dumps(body).encode())
+    return body
+
+
+def node_bmc(name="n1", **given):
+    """Return a NodeBMC as it is read; arguments of `raw_node_bmc`."""
+    return decode_kind(NodeBMC)(json.dumps(raw_node_bmc(name, **given)).encode())
 
 
 def conditions(status):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from services.outofband.tests.doubles import CAPABILITY, NOW_S, REPORT, Bmc, bench, node_bmc
+from services.outofband.tests.doubles import CAPABILITY, NOW_S, REPORT, Bmc, bench, node_bmc, raw_node_bmc
 from services.outofband.tests.objects import ready_node
 
 from joulie_api.errors import NotFound, ServerError
@@ -16,7 +16,7 @@ from joulie_outofband.reasons import BmcError, BmcReason
 
 OPERATORS = {"joulie.io/requested-power": "Off"}
 SHUTDOWN, FORCED = ("reset", "GracefulShutdown"), ("reset", "ForceOff")
-READ = ("nodes", "n1", None)
+READ_BMC, READ = ("nodebmcs.joulie.io", "n1", None), ("nodes", "n1", None)
 PROOF = BmcFinding.unknown(BmcReason.NOT_TRIED)
 
 
@@ -29,8 +29,10 @@ def start(state=PowerState.ON, *, status=None, node="before", tainted=False, ans
     return found
 
 
-async def keep(found, desired="Off", *, annotations=None, power_off="Allowed", forced_off="AfterShutdown"):
-    wanted = node_bmc(annotations=annotations, desiredPower=desired, powerOff=power_off, forcedOff=forced_off)
+async def keep(found, desired="Off", *, annotations=None, power_off="Allowed", forced_off="AfterShutdown", newest=None):
+    given = {"annotations": annotations, "desiredPower": desired, "powerOff": power_off, "forcedOff": forced_off}
+    wanted = node_bmc(**given)
+    found.api.bmcs["n1"] = raw_node_bmc(**given) if newest is None else newest
     finding = await found.keeper.keep(found.bmc, wanted, found.bmc.now)
     return finding.status.value, finding.reason, finding.message
 
@@ -114,10 +116,44 @@ async def test_a_power_off_of_the_operator_needs_the_taint_of_sleeping_nodes():
     status, reason, message = await keep(found, annotations=OPERATORS)
     assert (status, reason) == ("False", BmcReason.NODE_NOT_TAINTED)
     assert "Remove spec.desiredPower" in message
-    assert (found.bmc.calls, found.api.read, found.keeper.is_changing) == ([], [READ], False)
+    assert (found.bmc.calls, found.api.read, found.keeper.is_changing) == ([], [READ_BMC, READ], False)
     found.api.nodes["n1"] = ready_node("before", tainted=True)
     await keep(found, annotations=OPERATORS)
     assert found.bmc.calls == [SHUTDOWN]
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        raw_node_bmc(annotations={"joulie.io/requested-power": "On"}, desiredPower="On"),
+        raw_node_bmc(),
+        raw_node_bmc(desiredPower="Off"),
+        NotFound(404, "", ""),
+        {"metadata": {"name": "n1"}, "spec": {"desiredPower": 1}},
+    ],
+    ids=["woken", "withdrawn", "of a person", "gone", "unreadable"],
+)
+async def test_a_power_off_that_the_operator_has_withdrawn_is_not_carried_out_though_the_watch_is_behind(newest):
+    found = start(tainted=True)
+    assert (await keep(found, annotations=OPERATORS, newest=newest))[:2] == ("False", BmcReason.CHANGING)
+    assert (found.bmc.calls, found.keeper.is_changing) == ([], False)
+    await keep(found, annotations=OPERATORS)
+    assert found.bmc.calls == [SHUTDOWN]
+
+
+async def test_a_power_off_that_is_withdrawn_after_the_shutdown_is_not_forced():
+    found = start(tainted=True)
+    await keep(found, annotations=OPERATORS)
+    found.time.now = 180.0
+    await keep(found, annotations=OPERATORS, newest=raw_node_bmc())
+    assert found.bmc.calls == [SHUTDOWN]
+
+
+async def test_without_the_newest_nodebmc_nothing_is_powered_off():
+    found = start(tainted=True)
+    with pytest.raises(ServerError):
+        await keep(found, annotations=OPERATORS, newest=ServerError(500, "", ""))
+    assert found.bmc.calls == []
 
 
 async def test_a_power_off_of_the_operator_to_a_node_that_is_gone_is_not_carried_out():
@@ -191,7 +227,7 @@ async def test_nothing_is_between_the_look_at_pods_and_the_request():
     found = start(tainted=True)
     order = found.api.listed = found.api.read = found.bmc.calls
     await keep(found, annotations=OPERATORS)
-    assert order == [READ, LIST, SHUTDOWN, LIST]
+    assert order == [READ_BMC, READ, LIST, SHUTDOWN, LIST]
 
 
 async def test_a_pod_that_comes_while_the_shutdown_is_requested_is_named_and_the_power_is_not_forced_off():

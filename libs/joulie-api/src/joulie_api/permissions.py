@@ -158,6 +158,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
         "outofband": Permissions(
             cluster=(
                 Grant((NODE_BMCS,), _READ),
+                Grant((NODE_BMCS,), ("get",), reason="Whether a power-off is still requested."),
                 Grant((NODE_BMCS,), ("patch",), subresource="status"),
                 Grant((NODES,), ("get",), reason="Whether a node is tainted, and ready after it was powered on."),
                 Grant((PODS,), ("list",), reason="Whether a node has pods that would be lost with its power."),

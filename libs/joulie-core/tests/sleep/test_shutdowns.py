@@ -97,7 +97,7 @@ def test_an_off_time_that_is_longer_than_a_shutdown_counts():
 
 def test_the_time_of_a_shutdown_counts_from_the_last_moment_at_which_it_may_have_been_requested():
     found = after(replace(ON, protected_pods=1), record(SleepState.POWERING_OFF, shutdown=REQUESTED))
-    assert found.shutdown == Shutdown(NOW, "first")
+    assert found.shutdown == Shutdown(NOW, "first", sampled_at_s=NOW)
 
 
 def test_a_node_whose_bmc_has_read_off_and_then_on_is_awake():
@@ -113,10 +113,24 @@ def test_a_server_that_is_switched_on_while_off_is_requested_may_be_shut_down_ag
     on = replace(ON, boot_id=boot_id)
     for state in (SleepState.ASLEEP, SleepState.POWERING_OFF):
         waking = after(on, record(state, since_s=NOW - 31.0, shutdown=seen))
-        assert (waking.state, waking.shutdown) == (SleepState.WAKING, Shutdown(NOW, ""))
+        assert (waking.state, waking.shutdown) == (SleepState.WAKING, Shutdown(NOW, "", sampled_at_s=NOW))
         assert after(replace(on, boot_id="second"), waking, now_s=NOW + 300.0).state is SleepState.WAKING
         assert after(on, waking, now_s=NOW + LONG).state is SleepState.AWAKE
-        assert after(ON, after(OFF, waking)).state is SleepState.AWAKE
+        off = after(OFF, waking, now_s=NOW + 1.0)
+        assert (off.state, off.shutdown.off_seen) == (SleepState.WAKING, True)
+        assert after(ON, off, now_s=NOW + 2.0).state is SleepState.AWAKE
+
+
+@pytest.mark.parametrize("sampled_at_s", [NOW, NOW - 1.0])
+def test_an_answer_of_the_bmc_from_before_a_server_was_switched_on_says_nothing_of_the_time_since(sampled_at_s):
+    """The kubelet is ready before the BMC is asked again, and a shutdown may be on its way."""
+    off = replace(OFF.power, sampled_at_s=NOW)
+    waking = after(replace(OFF, ready=True, power=off), record(SleepState.ASLEEP, shutdown=REQUESTED))
+    assert (waking.state, waking.shutdown.off_seen) == (SleepState.WAKING, False)
+    again = replace(OFF, ready=True, power=replace(off, sampled_at_s=sampled_at_s))
+    found = advance(waking, again, NOW, SETTINGS)
+    assert found.shutdown.off_seen is False
+    assert after(ON, found, now_s=NOW + 2.0).state is SleepState.WAKING
 
 
 def test_a_server_that_is_off_when_its_time_to_go_off_is_over_has_gone_off():
@@ -191,6 +205,15 @@ def test_a_server_that_joulie_asked_to_shut_down_gets_its_taint_back_when_people
     found = after(marked(replace(ON, cordoned=False)), AWAKE)
     assert (found.state, found.reason) == (SleepState.WAKING, SleepReason.LEFT_OFF)
     assert found.shutdown == Shutdown(NOW, "first")
+
+
+@pytest.mark.parametrize("power", [SILENT, STALE])
+@pytest.mark.parametrize(
+    ("ready", "state"), [(False, SleepState.WAKING), (None, SleepState.WAKING), (True, SleepState.AWAKE)]
+)
+def test_a_server_of_which_neither_bmc_nor_kubelet_says_that_it_is_on_is_not_taken_for_awake(power, ready, state):
+    found = after(marked(replace(OFF, power=power, ready=ready), NOW - LONG), AWAKE)
+    assert found.state is state
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,20 @@
 """Brings the power of one server to what is desired, and times its boots.
 
 Guarantees: a boot is stored before it is requested, so that it is timed across restarts of the service; nothing is
-requested unless this process leads. A power-off that the operator has requested is carried out only while the Node has
-the taint of sleeping nodes and no pod that would be lost, both as the API server has them immediately before the
-request, be it the graceful or the forced one: without the taint the request is one that was left behind. It is carried
-out once: a server that is on again after it was off was switched on by a person.
+requested unless this process leads. A power-off that the operator has requested is carried out only while the NodeBMC
+still asks for it and the Node has the taint of sleeping nodes and no pod that would be lost, all as the API server has
+them immediately before the request, be it the graceful or the forced one: without the taint the request is one that was
+left behind. It is carried out once: a server that is on again after it was off was switched on by a person.
 """
 
 from typing import Final
 
 import structlog
 
-from joulie_api.errors import NotFound
+from joulie_api.errors import DecodeError, NotFound
 from joulie_api.node_pods import pod_in_the_way
-from joulie_api.resources import NODES
-from joulie_api.wire import Versioned
+from joulie_api.resources import NODE_BMCS, NODES
+from joulie_api.wire import Versioned, decode_kind
 from joulie_core import labels
 from joulie_core.kinds import NodeBMC, NodeBMCSpec
 from joulie_core.kinds.node_bmc import BmcBoot, DesiredPower, PowerState, is_own_request
@@ -35,6 +35,8 @@ _LEFT_BEHIND: Final = (
 )
 #: The same of one that was carried out already.
 _SWITCHED_ON: Final = "the server was off, and was switched on by a person; the operator, where it runs, takes that up"
+#: Of one that was withdrawn, which the watch has not shown yet.
+_WITHDRAWN: Final = "the power-off was withdrawn meanwhile: nothing was requested"
 #: Of pods before a request, and after one that cannot be taken back.
 _NOT_REQUESTED: Final = (
     "is on the node, and would be lost: nothing was requested; the operator, where it runs, wakes it"
@@ -43,6 +45,8 @@ _NOT_FORCED: Final = (
     "came while the server was asked to shut down: its kubelet has to end it, the power is not forced off while it is "
     "there, and the operator, where it runs, wakes the node"
 )
+
+_DECODE: Final = decode_kind(NodeBMC)
 
 _log = structlog.get_logger()
 
@@ -71,8 +75,8 @@ class PowerKeeper:
         """Request a reset where one is due.
 
         Raises:
-            KubeError: the Node or its pods could not be read, or the boot not stored; nothing was requested, or only
-                the graceful shutdown before the second look at pods.
+            KubeError: the NodeBMC, the Node or its pods could not be read, or the boot not stored; nothing was
+                requested, or only the graceful shutdown before the second look at pods.
         """
         spec = wanted.model.spec
         off = spec.desired_power is DesiredPower.OFF
@@ -117,9 +121,20 @@ class PowerKeeper:
         """
         if self._was_off:
             return BmcFinding.no(BmcReason.SWITCHED_ON, _SWITCHED_ON)
+        if not await self._is_still_requested():
+            return BmcFinding.no(BmcReason.CHANGING, _WITHDRAWN)
         if not (await self._readiness()).tainted:
             return BmcFinding.no(BmcReason.NODE_NOT_TAINTED, _LEFT_BEHIND)
         return await self._pods(_NOT_REQUESTED)
+
+    async def _is_still_requested(self) -> bool:
+        """Return whether the NodeBMC asks for the power-off of the operator: the watch may be behind."""
+        try:
+            newest = _DECODE(await self._parts.client.get(NODE_BMCS, self._name))
+        except (NotFound, DecodeError):
+            return False
+        off = DesiredPower.OFF
+        return newest.model.spec.desired_power is off and is_own_request(newest.metadata.annotations, off)
 
     async def _pods(self, what_follows: str) -> BmcFinding | None:
         """Return the finding that names a pod of the node that would be lost; None where there is none."""

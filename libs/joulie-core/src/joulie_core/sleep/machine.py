@@ -101,8 +101,11 @@ def _switched_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
     power = node.power
     if power is None or power.switched_off is None or power.requested is DesiredPower.OFF:
         return None
-    off = power_state(power, now_s, settings) is PowerState.OFF
-    if not off and not may_go_off(record, node, now_s, settings):
+    seen = power_state(power, now_s, settings)
+    off = seen is PowerState.OFF
+    # Neither BMC nor kubelet says that it is on.
+    silent = seen is PowerState.UNKNOWN and node.ready is not True
+    if not (off or silent or may_go_off(record, node, now_s, settings)):
         return None
     state = SleepState.ASLEEP if off and node.ready is False else SleepState.WAKING
     return noted(moved(record, state, SleepReason.LEFT_OFF, now_s), node, now_s, off=off)
@@ -155,10 +158,10 @@ def _powering_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
     if node.maintenance:
         return record
     if not off and node.has_pods:
-        return until_now(moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s), now_s)
+        return until_now(moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s), node, now_s)
     if now_s - record.since_s > settings.off_timeout_s:
         waking = moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s)
-        waking = waking if off else until_now(waking, now_s)
+        waking = waking if off else until_now(waking, node, now_s)
         return replace(waking, not_before_s=now_s + settings.back_off_s)
     return record
 
@@ -169,7 +172,7 @@ def _asleep(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
     if node.maintenance:
         return record
     if state in (PowerState.ON, PowerState.POWERING_ON) or node.ready is True:
-        return until_now(moved(record, SleepState.WAKING, SleepReason.SWITCHED_ON, now_s), now_s)
+        return until_now(moved(record, SleepState.WAKING, SleepReason.SWITCHED_ON, now_s), node, now_s)
     if record.failed_boots and now_s >= record.not_before_s and not node.unschedulable:
         return moved(record, SleepState.WAKING, SleepReason.BOOT_TIMEOUT, now_s)
     return record

@@ -134,6 +134,9 @@ class Shutdown:
     boot_id: str = ""
     #: Whether the BMC has read Off since.
     off_seen: bool = False
+    #: Time, by the clock of the out-of-band service, of the answer that was the BMC's newest when the request was
+    #: withdrawn: neither it nor an earlier one tells of the time since. None: any answer does.
+    sampled_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

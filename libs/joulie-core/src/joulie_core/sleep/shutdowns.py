@@ -34,16 +34,17 @@ def with_shutdown(record: SleepRecord, node: SleepNode, now_s: float) -> SleepRe
     return replace(record, shutdown=Shutdown(now_s, node.boot_id))
 
 
-def until_now(record: SleepRecord, now_s: float) -> SleepRecord:
+def until_now(record: SleepRecord, node: SleepNode, now_s: float) -> SleepRecord:
     """Return the record of a node whose power-off is withdrawn now, while its server is not off.
 
     Until now it may have been requested: of a server that was off and is on again, once more, and of its newest boot.
+    An answer of its BMC from before says nothing of that.
     """
     shutdown = record.shutdown
     if shutdown is None:
         return record
     boot_id = "" if shutdown.off_seen else shutdown.boot_id
-    return replace(record, shutdown=Shutdown(now_s, boot_id))
+    return replace(record, shutdown=Shutdown(now_s, boot_id, sampled_at_s=_sampled_at_s(node)))
 
 
 def noted(record: SleepRecord, node: SleepNode, now_s: float, *, off: bool) -> SleepRecord:
@@ -54,4 +55,10 @@ def noted(record: SleepRecord, node: SleepNode, now_s: float, *, off: bool) -> S
         if marked is None:
             return record
         shutdown = replace(marked, at_s=now_s)
-    return replace(record, shutdown=replace(shutdown, off_seen=shutdown.off_seen or off))
+    before, sampled_at_s = shutdown.sampled_at_s, _sampled_at_s(node)
+    counts = before is None or (sampled_at_s is not None and sampled_at_s > before)
+    return replace(record, shutdown=replace(shutdown, off_seen=shutdown.off_seen or (off and counts)))
+
+
+def _sampled_at_s(node: SleepNode) -> float | None:
+    return node.power.sampled_at_s if node.power is not None else None

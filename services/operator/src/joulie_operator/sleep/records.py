@@ -25,6 +25,7 @@ class _StoredShutdown(msgspec.Struct, rename="camel", forbid_unknown_fields=Fals
     at: float | None = None
     boot_id: Annotated[str, msgspec.Meta(max_length=MOST_OF_BOOT_ID)] = msgspec.field(default="", name="bootID")
     off_seen: bool = False
+    sampled_at: float | None = None
 
 
 class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False, omit_defaults=True):
@@ -59,7 +60,7 @@ def stored_text(record: SleepRecord) -> str:
         failed_boots=record.failed_boots,
         not_before=record.not_before_s,
         sleeps=record.sleeps,
-        shutdown=None if shutdown is None else _StoredShutdown(shutdown.at_s, shutdown.boot_id, shutdown.off_seen),
+        shutdown=None if shutdown is None else _stored_shutdown(shutdown),
         boots_since=record.boots_since_s,
         cycles=record.cycles_s,
         idle_watts=record.idle_watts,
@@ -98,8 +99,14 @@ def stored_record(seen: WatchedNode, now_s: float) -> SleepRecord | None:
     return SleepRecord(state=SleepState.WAKING, since_s=now_s, reason=SleepReason.RECORD_LOST)
 
 
+def _stored_shutdown(shutdown: Shutdown) -> _StoredShutdown:
+    return _StoredShutdown(shutdown.at_s, shutdown.boot_id, shutdown.off_seen, shutdown.sampled_at_s)
+
+
 def _shutdown(found: _StoredShutdown | None, now_s: float) -> Shutdown | None:
-    return None if found is None else Shutdown(_not_later(found.at, now_s), found.boot_id, found.off_seen)
+    if found is None:
+        return None
+    return Shutdown(_not_later(found.at, now_s), found.boot_id, found.off_seen, found.sampled_at)
 
 
 def _not_later(at_s: float | None, now_s: float) -> float | None:

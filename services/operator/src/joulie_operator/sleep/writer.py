@@ -35,7 +35,7 @@ class PowerRequest:
     boot_id: str | None = None
     #: Whether it is confirmed that the server is on, and will not go off by an earlier request.
     is_on: bool = False
-    #: Whether Joulie has switched the server off, or may have, and it is not confirmed to be on: then it needs the mark.
+    #: Whether Joulie has switched the server off, or may have, and On is not confirmed: then it needs the mark.
     marked: bool = False
 
 
