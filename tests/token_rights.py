@@ -113,9 +113,8 @@ def _eviction(namespace: str, **fields: Any) -> dict[str, Any]:
 
 
 def _condition(kind: str) -> dict[str, Any]:
-    stamp = "2030-01-31T12:00:00Z"
     condition = {"type": kind, "status": "False", "reason": "Test", "message": "test"}
-    return {"conditions": [{**condition, "lastHeartbeatTime": stamp, "lastTransitionTime": stamp}]}
+    return {"conditions": [condition | {"lastTransitionTime": "2030-01-31T12:00:00Z"}]}
 
 
 def _operator() -> tuple[Statement, ...]:
