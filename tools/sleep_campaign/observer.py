@@ -6,19 +6,19 @@ nodes in quarantine, as every server here boots.
 """
 
 import asyncio
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tools.sleep_campaign.journal import stamp
+from tools.sleep_campaign.api import CampaignApi
+from tools.sleep_campaign.cluster import CampaignCluster
+from tools.sleep_campaign.journal import Journal, stamp
 from tools.sleep_campaign.placing import PlacingNode
 from tools.sleep_campaign.pods import CampaignPod
 from tools.sleep_campaign.servers import CampaignServer, ServerPhase
+from tools.sleep_campaign.services import CampaignService
 
 from joulie_core import labels
-
-if TYPE_CHECKING:
-    from tools.sleep_campaign.site import CampaignSite
 
 #: The last look at pods is so long before the request is sent, at most.
 LOOK_S: Final = 0.05
@@ -53,7 +53,9 @@ class SleepObserver:
     `shutdownGracePeriod`.
     """
 
-    def __init__(self, site: "CampaignSite") -> None:
+    def __init__(
+        self, cluster: CampaignCluster, api: CampaignApi, services: Sequence[CampaignService], journal: Journal
+    ) -> None:
         self.violations: list[SleepViolation] = []
         #: What happened to the node of each until then.
         self.logs: list[list[str]] = []
@@ -69,7 +71,7 @@ class SleepObserver:
         self.calm_since_s = 0.0
         #: Nodes that people have for themselves.
         self.taken: set[str] = set()
-        self._site = site
+        self._cluster, self._api, self._services, self._journal = cluster, api, services, journal
         self._loop = asyncio.get_running_loop()
         self._looked_at_s = 0.0
         self._unnamed_since_s: dict[str, float] = {}
@@ -89,7 +91,7 @@ class SleepObserver:
         self._judge(server, at_request=False)
 
     def _judge(self, server: CampaignServer, *, at_request: bool) -> None:
-        for pod in self._site.cluster.running_on(server):
+        for pod in self._cluster.running_on(server):
             after_s = pod.bound_at_s - server.asked_at_s
             if after_s >= -LOOK_S and pod.past_taint:
                 # After the last look, past a taint that keeps pods away; nothing of Joulie can take the request back.
@@ -110,7 +112,7 @@ class SleepObserver:
         self._looked_at_s = now_s
         calm_s = self._calm_since_s()
         sleeping: dict[str, PlacingNode] = {}
-        for name, server in self._site.cluster.servers.items():
+        for name, server in self._cluster.servers.items():
             self._look_at(server, now_s, calm_s)
             self._look_for_quarantine(name)
             node = self._wakeable(server, calm_s)
@@ -119,13 +121,13 @@ class SleepObserver:
             else:
                 self._sleeping_since_s.setdefault(name, now_s)
                 sleeping[name] = node
-        for pod in list(self._site.cluster.pods.values()):
+        for pod in list(self._cluster.pods.values()):
             self._look_for(pod, sleeping, now_s)
 
     def _calm_since_s(self) -> float | None:
         """Return since when everything of Joulie could work; None while something cannot."""
-        starts = [service.since_s for service in self._site.services]
-        if self._site.api.away or None in starts:
+        starts = [service.since_s for service in self._services]
+        if self._api.away or None in starts:
             return None
         return max(*(start for start in starts if start is not None), self.api_since_s, self.calm_since_s) + STARTS_S
 
@@ -141,7 +143,7 @@ class SleepObserver:
             self._found("unknown off", server.name, f"off, and not named since {stamp(since_s)}", since_s - 600)
 
     def _look_for_quarantine(self, name: str) -> None:
-        node = self._site.cluster.node(name)
+        node = self._cluster.node(name)
         if node is None or node.labels.get(labels.SLEEP_STATE) != _QUARANTINED:
             self._quarantined.discard(name)
         elif name not in self._quarantined:
@@ -150,14 +152,14 @@ class SleepObserver:
 
     def uninstalled(self, named: Container[str] = ()) -> None:
         """Look at what is off after an uninstall, besides what it has named."""
-        for name, server in self._site.cluster.servers.items():
+        for name, server in self._cluster.servers.items():
             if server.is_off and server.by_service and name not in named:
                 since_s = server.changed_at_s
                 self._found("unknown off", name, f"off since {stamp(since_s)}, and uninstalled", since_s - 600)
 
     def _is_named(self, name: str) -> bool:
         """Return whether Joulie lists a server as off, or wakes it."""
-        node, bmc = self._site.api.get("Node", name), self._site.api.get("NodeBMC", name)
+        node, bmc = self._api.get("Node", name), self._api.get("NodeBMC", name)
         if node is not None and _label(node, labels.SLEEP_STATE) in _STATES:
             return True
         if bmc is None:
@@ -173,13 +175,8 @@ class SleepObserver:
         bmc_s = self.bmc_since_s.get(name, 0.0) + STARTS_S
         if not asleep or calm_s is None or now_s < max(calm_s, bmc_s) or name in self.taken:
             return None
-        node = self._site.cluster.node(name)
-        if (
-            self.policy_since_s is None
-            or node is None
-            or node.unschedulable
-            or not self._site.api.version("NodeBMC", name)
-        ):
+        node = self._cluster.node(name)
+        if self.policy_since_s is None or node is None or node.unschedulable or not self._api.version("NodeBMC", name):
             return None
         lasting = tuple(
             taint for taint in node.taints if not taint[0].startswith((labels.PREFIX, "node.kubernetes.io/"))
@@ -193,7 +190,7 @@ class SleepObserver:
         if pod.node:
             fitting = [pod.node]
         elif pod.unschedulable:
-            fitting = [name for name, node in sleeping.items() if self._site.cluster.could_take(pod, node)]
+            fitting = [name for name, node in sleeping.items() if self._cluster.could_take(pod, node)]
         else:
             return
         if not fitting:
@@ -202,7 +199,7 @@ class SleepObserver:
         pod.waits_since_s = now_s if pod.waits_since_s is None else pod.waits_since_s
         # One that has slept for long enough.
         slept = [name for name in fitting if self._sleeping_since_s[name] <= pod.waits_since_s]
-        limit_s = max((self._site.cluster.servers[name].boot_s for name in slept), default=float("inf"))
+        limit_s = max((self._cluster.servers[name].boot_s for name in slept), default=float("inf"))
         if now_s - pod.waits_since_s > limit_s + BEYOND_BOOT_S and not pod.reported:
             pod.reported = True
             bound = f", bound to {pod.node}" if pod.node else ""
@@ -211,9 +208,9 @@ class SleepObserver:
             self._found("stuck", slept[0], what, pod.waits_since_s - 300)
 
     def _found(self, kind: str, node: str, what: str, since_s: float) -> None:
-        self._site.journal.note(node, f"VIOLATION: {kind}: {what}")
+        self._journal.note(node, f"VIOLATION: {kind}: {what}")
         self.violations.append(SleepViolation(kind, node, what, self._loop.time()))
-        self.logs.append(self._site.journal.about(node, since_s=since_s))
+        self.logs.append(self._journal.about(node, since_s=since_s))
 
 
 def _label(obj: Mapping[str, Any], key: str) -> str:

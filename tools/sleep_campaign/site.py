@@ -65,7 +65,7 @@ class CampaignSite:
         self.operator, self.outofband = make_services(self.api, self.network, self.journal, {})
         self.bmcs: dict[str, str] = {}
         self._power_offs: list[asyncio.Future[str]] = []
-        self.observer = SleepObserver(self)
+        self.observer = SleepObserver(self.cluster, self.api, self.services, self.journal)
         hooks = ServerHooks(
             asked_off=self.observer.asked_off,
             shuts_down=self.cluster.shuts_down,
