@@ -174,6 +174,24 @@ def test_an_invalid_claim_is_refused(decode, raw):
         decode(raw)
 
 
+@pytest.mark.parametrize(
+    "alternative", [lambda device: {"exactly": device}, lambda device: {"firstAvailable": [device]}]
+)
+@pytest.mark.parametrize("count", [-1, 2**63, 10**400])
+def test_a_count_that_kubernetes_does_not_know_is_refused_with_its_field(alternative, count):
+    spec = {"devices": {"requests": [alternative({"deviceClassName": "gpu.nvidia.com", "count": count})]}}
+    with pytest.raises(DecodeError, match="count"):
+        decode_claim(json.dumps({"spec": spec}).encode())
+    with pytest.raises(DecodeError, match="count"):
+        decode_template(json.dumps({"spec": {"spec": spec}}).encode())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2**63 - 1])
+def test_any_count_of_kubernetes_is_a_number_of_gpus(count):
+    spec = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu.nvidia.com", "count": count}}]}}
+    assert decode_claim(json.dumps({"spec": spec}).encode()).gpus({"gpu.nvidia.com": 1.0}) == float(count or 1)
+
+
 def requesting(resource, count=2):
     return Pod("p", namespace="ml", containers=(Container(requests={resource: str(count)}),))
 

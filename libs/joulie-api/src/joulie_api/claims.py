@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 import structlog
@@ -48,10 +48,14 @@ _log = structlog.get_logger()
 ClaimedGpus = Callable[[Pod], float]
 
 
+#: Devices of a request, an int64 of Kubernetes; zero is what an encoder writes that does not know the default.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class _Device(msgspec.Struct, rename="camel"):
     device_class_name: str = ""
     allocation_mode: str | None = None
-    count: int | None = None
+    count: _Count | None = None
     admin_access: bool | None = None
 
 

@@ -239,6 +239,21 @@ async def test_a_server_that_stays_off_is_marked_again_after_its_nodebmc_was_wri
     assert mark(world, name) is not None
 
 
+async def test_a_server_that_a_pod_keeps_from_being_asked_to_go_off_is_marked_again_all_the_same(world):
+    """A cordoned node is not woken by the pod, and a NodeBMC that was just written says nothing of the power."""
+    name = await asleep(world)
+    world.api.patch("Node", name, {"spec": {"unschedulable": True}})
+    world.pod("bound", name, owner=None)
+    write_again(world, name)
+    world.hide(name, "")
+    world.api.patch("NodeBMC", name, {"status": None})
+    await world.step()
+    assert (mark(world, name) is None, world.desired(name)) == (False, "Unmanaged")
+    world.api.remove("Node", name)
+    await world.step()
+    assert (world.desired(name), left_off(world, name)) == ("On", ("True", "NodeMissing"))
+
+
 async def test_a_server_that_is_on_is_not_marked_because_its_record_is_lost(world):
     for name in NODES:
         world.add(name)

@@ -9,7 +9,7 @@ fails for one node or policy, for whatever reason, is tried again at the next pa
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -238,10 +238,10 @@ class SleepController:
             if name in before and name not in settled:
                 continue
             node, decided = facts.nodes.get(name), settled.get(name)
-            was_off = name in before and before[name].state in _OFF
+            was = before[name].state if name in before else None
             with self._parts.failures.contained("sleep power", node=name):
                 request = self._wanted(power_facts(bmc), node, decided, now_s)
-                await self._attempt("power", self._request_power(bmc, request, was_off=was_off, now_s=now_s), node=name)
+                await self._attempt("power", self._request_power(bmc, request, was=was, now_s=now_s), node=name)
         # After the power, which is requested on the version that was seen.
         for bmc in seen.bmcs.values():
             await turns.next()
@@ -274,19 +274,22 @@ class SleepController:
         return PowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else PowerRequest(DesiredPower.ON)
 
     async def _request_power(
-        self, bmc: Versioned[NodeBMC], request: PowerRequest, *, was_off: bool, now_s: float
+        self, bmc: Versioned[NodeBMC], request: PowerRequest, *, was: SleepState | None, now_s: float
     ) -> None:
         power, facts = request.power, power_facts(bmc)
         if power is DesiredPower.OFF:
-            if not was_off or facts.requested is DesiredPower.ON:
+            if was not in _OFF or facts.requested is DesiredPower.ON:
                 # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
                 return
             on = facts.state is not PowerState.OFF
             if on and self._parts.writer.differs(bmc, request) and not await self._parts.writer.is_empty(bmc.name):
                 _log.warning("node not powered off, pods are on it", node=bmc.name)
-                return
+                if was is not SleepState.ASLEEP:
+                    return
+                # Its server was off, and its NodeBMC may have been written again since.
+                request = replace(request, power=DesiredPower.UNMANAGED)
         if await self._parts.writer.request_power(bmc, request, now_s=now_s):
-            _log.info("power requested", node=bmc.name, desired=power.value)
+            _log.info("power requested", node=bmc.name, desired=request.power.value)
 
     async def _evict(self, pods: Iterable[WatchedPod]) -> None:
         for pod in pods:
