@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from joulie_core.kinds.node_bmc import BmcCap, BmcCapStatus, LimitException, PowerLimitUnit
 from joulie_outofband.bmc import PowerLimit
-from joulie_outofband.caps import CapAction, confirmed, decide_cap, has_ended, in_force, is_cap
+from joulie_outofband.caps import CapAction, confirmed, decide_cap, has_ended, in_force, is_cap, is_untouched
 from joulie_outofband.reasons import BmcReason
 
 END_S = 2_000_000_000
@@ -46,6 +46,20 @@ def test_a_cap_that_the_bmc_rounded_is_its_own():
     entry = confirmed(decide(cap(300.6), watts=500).entry, 297.0)
     assert decide(cap(300.6), entry, 297).action is CapAction.NOTHING
     assert decide(None, entry, 297).action is CapAction.RESTORE
+
+
+def test_a_cap_that_is_read_later_than_after_its_write_is_in_force():
+    entry = confirmed(decide(cap(), watts=500).entry, 500)
+    decision = decide(cap(), entry, 300.4)
+    assert (decision.action, decision.finding.reason) == (CapAction.NOTHING, BmcReason.IN_FORCE)
+    assert decision.entry == confirmed(entry, 300.4)
+
+
+def test_a_value_that_the_bmc_rounded_to_stays_the_one_that_was_read_back():
+    entry = confirmed(decide(cap(), watts=500).entry, 320)
+    decision = decide(cap(), entry, 320.9)
+    assert (decision.action, decision.finding.message) == (CapAction.NOTHING, "300 W written, 320 W read")
+    assert (decision.entry.watts, decision.entry.confirmed_watts) == (320.9, 320)
 
 
 def test_a_write_without_a_known_result_is_repeated():
@@ -231,6 +245,23 @@ def test_the_limit_that_was_read_is_in_every_entry_and_the_owner_is_named():
 @pytest.mark.parametrize(("read", "own"), [(300.9, True), (301.0, False), (299.1, True), (299.0, False)])
 def test_a_limit_is_the_caps_within_a_watt(read, own):
     assert is_cap(BmcCapStatus(requested_watts=300), read) is own
+
+
+@pytest.mark.parametrize(
+    ("original", "read", "untouched"),
+    [
+        (700, 700, True),
+        (700, 699.1, True),
+        (700, 699, False),
+        (700, 300, False),
+        (700, None, False),
+        (None, None, True),
+        (None, 300, False),
+        (300.9, 300.4, False),
+    ],
+)
+def test_a_bmc_is_untouched_where_it_reads_the_original_and_not_the_cap(original, read, untouched):
+    assert is_untouched(BmcCapStatus(requested_watts=300, original_watts=original), read) is untouched
 
 
 def test_a_limit_that_reads_a_watt_above_the_cap_is_not_in_force():

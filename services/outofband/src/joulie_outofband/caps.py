@@ -49,16 +49,14 @@ def decide_cap(
         exception: what the BMC does when it cannot hold the limit; None where it does not say.
         now_s: seconds since the epoch.
     """
-    wanted, finding = _wanted(cap, limit, exception, now_s)
     external = BmcCapStatus(watts=limit.watts)
     own = is_own(entry, limit.watts)
     original = entry.original_watts if own else limit.watts
-    if wanted is None or (original is not None and original <= wanted):
-        if wanted is not None:
-            finding = BmcFinding.yes(BmcReason.LOWER_EXTERNAL_LIMIT, f"limit of {original:g} W is not above the cap")
+    wanted = _wanted(cap, original, limit, exception, now_s)
+    if isinstance(wanted, BmcFinding):
         if own:
-            return CapDecision(CapAction.RESTORE, entry.model_copy(update={"watts": limit.watts}), finding)
-        return CapDecision(CapAction.NOTHING, external, finding)
+            return CapDecision(CapAction.RESTORE, entry.model_copy(update={"watts": limit.watts}), wanted)
+        return CapDecision(CapAction.NOTHING, external, wanted)
     if own and entry.requested_watts == wanted and entry.confirmed_watts is not None:
         late = {"confirmed_watts": limit.watts} if is_same(limit.watts, wanted) else {}
         kept = entry.model_copy(update={"watts": limit.watts, **late})
@@ -115,13 +113,15 @@ def _text(watts: float | None) -> str:
 
 
 def _wanted(
-    cap: BmcCap | None, limit: PowerLimit, exception: LimitException | None, now_s: float
-) -> tuple[float | None, BmcFinding]:
-    """Return the watts to be in force, None for no cap, and why."""
+    cap: BmcCap | None, original: float | None, limit: PowerLimit, exception: LimitException | None, now_s: float
+) -> float | BmcFinding:
+    """Return the watts to write, or why there are none."""
     if cap is None:
-        return None, BmcFinding.no(BmcReason.NO_CAP)
+        return BmcFinding.no(BmcReason.NO_CAP)
     refusal = _ended(cap, now_s) or _impossible(cap.watts, limit, exception)
-    return (cap.watts, BmcFinding.yes(BmcReason.IN_FORCE)) if refusal is None else (None, refusal)
+    if refusal is None and original is not None and original <= cap.watts:
+        return BmcFinding.yes(BmcReason.LOWER_EXTERNAL_LIMIT, f"limit of {original:g} W is not above the cap")
+    return cap.watts if refusal is None else refusal
 
 
 def _ended(cap: BmcCap, now_s: float) -> BmcFinding | None:

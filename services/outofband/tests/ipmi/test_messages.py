@@ -50,6 +50,7 @@ def test_a_limit_is_written_with_the_action_and_the_times_that_it_had():
 @pytest.mark.parametrize(("state", "powered"), [(0x01, True), (0x21, True), (0x20, False), (0x00, False)])
 def test_the_power_state_is_the_first_bit(state, powered):
     assert messages.is_powered(bytes([0, state, 0, 0])) is powered
+    assert messages.is_powered(bytes([0, state])) is powered
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x00"])

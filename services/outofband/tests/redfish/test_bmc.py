@@ -31,6 +31,7 @@ async def test_a_report_has_everything_and_discovers_once():
             reading_path=POWER,
             reset_types=("On", "ForceOff"),
         ),
+        answers=True,
     )
     tree.asked.clear()
     await bmc.report()
@@ -63,6 +64,16 @@ async def test_a_limit_in_percent_is_shown_and_not_cappable():
     resources[control] = {"ControlType": "Power", "SetPointUnits": "%"}
     capability = (await start(resources)[1].report()).capability
     assert (capability.cappable, capability.unit, capability.cap_path) == (False, PowerLimitUnit.PERCENT, control)
+
+
+async def test_the_range_that_a_bmc_allows_for_its_limit_is_shown():
+    resources = plain()
+    control = "/redfish/v1/Chassis/1/Controls/1"
+    resources["/redfish/v1/Chassis/1"]["Controls"] = {"@odata.id": "/c"}
+    resources |= {"/c": {"Members": [{"@odata.id": control}]}}
+    resources[control] = {"ControlType": "Power", "SetPointUnits": "W", "AllowableMin": 150, "AllowableMax": 900}
+    capability = (await start(resources)[1].report()).capability
+    assert (capability.cappable, capability.min_watts, capability.max_watts) == (True, 150.0, 900.0)
 
 
 async def test_a_bmc_without_power_reports_and_refuses():
