@@ -169,6 +169,19 @@ def test_a_kubelet_of_another_boot_needs_no_bmc_to_be_awake(boot_id, state, powe
     assert after(node, waking(shutdown=replace(REQUESTED, off_seen=True))).state is state
 
 
+@pytest.mark.parametrize(("waited_s", "state"), [(0.0, SleepState.WAKING), (LONG, SleepState.AWAKE)])
+@pytest.mark.parametrize("shutdown", [Shutdown(NOW - LONG, ""), replace(REQUESTED, off_seen=True), None])
+def test_a_kubelet_that_stays_ready_is_believed_where_there_is_no_nodebmc_to_ask(shutdown, waited_s, state):
+    """People switch a server on by hand whose NodeBMC was deleted."""
+    before = waking(since_s=NOW - waited_s, shutdown=shutdown)
+    found = advance(before, replace(ON, power=None, boot_id="first"), NOW, SETTINGS)
+    assert found.state is state
+    assert (
+        advance(before, replace(ON, power=None, boot_id="first", ready=False), NOW, SETTINGS).state
+        is not SleepState.AWAKE
+    )
+
+
 def test_a_node_that_was_never_asked_to_go_off_is_awake_at_once():
     assert after(ON, waking(shutdown=None)).state is SleepState.AWAKE
 

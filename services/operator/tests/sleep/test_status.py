@@ -1,6 +1,7 @@
 """The status of a NodeSleepPolicy: counts, reasons, watts and conditions."""
 
 import json
+from dataclasses import replace
 
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeSleepPolicy
@@ -155,6 +156,16 @@ def test_a_policy_without_nodes_says_its_selector_and_how_to_look_for_it():
             "labels are shown by kubectl get nodes -l pool=a,rack=r1"
         ),
     )
+
+
+def test_a_message_is_no_longer_than_a_status_has_room_for_and_printable_whatever_people_write():
+    """A selector of 192,000 characters, and the names of hundreds of policies."""
+    long = replace(policy([]), selector={f"k{'x' * 192_000}": "\x1b[31mv"})
+    found = policy_status(long, object_of(), SleepSight(SleepFacts({}, ()), {}, NOW_S), None)
+    message = conditions(found)["Accepted"][2]
+    assert (len(message), message.startswith("spec.nodeSelector kxxx"), message.isprintable()) == (4096, True, True)
+    overlapping = conditions(status(taken={f"{number:0200}": 1 for number in range(500)}))["Overlapping"][2]
+    assert len(overlapping) == 4096
 
 
 def test_a_policy_whose_nodes_belong_to_others_names_them():

@@ -202,12 +202,18 @@ async def test_a_persons_off_leaves_a_server_without_a_node_off(world):
     assert left_off(world, name) == ("True", "NodeMissing"), "and it is named all the same"
 
 
+def written_anew(bmc, **status):
+    """Return a NodeBMC as a person's tools write it: without annotations and without a request."""
+    spec = {key: value for key, value in bmc["spec"].items() if key != "desiredPower"}
+    meta = {"name": bmc["metadata"]["name"]}
+    return {**bmc, "metadata": meta, "spec": spec, "status": bmc["status"] | status}
+
+
 def write_again(world, name):
-    """Delete the NodeBMC and write it again, as a person's tools do: without annotations and without a request."""
+    """Delete the NodeBMC and write it again."""
     bmc = world.api.get("NodeBMC", name)
     world.api.remove("NodeBMC", name)
-    spec = {key: value for key, value in bmc["spec"].items() if key != "desiredPower"}
-    world.api.put({**bmc, "metadata": {"name": name}, "spec": spec})
+    world.api.put(written_anew(bmc))
 
 
 @pytest.mark.parametrize("record", ["kept", "lost"])
@@ -252,6 +258,39 @@ async def test_a_server_that_a_pod_keeps_from_being_asked_to_go_off_is_marked_ag
     world.api.remove("Node", name)
     await world.step()
     assert (world.desired(name), left_off(world, name)) == ("On", ("True", "NodeMissing"))
+
+
+@pytest.mark.parametrize("node", ["taken back", "deleted"])
+async def test_a_server_of_which_people_have_removed_everything_is_marked_and_woken_with_its_next_nodebmc(world, node):
+    name = await asleep(world)
+    bmc = world.api.get("NodeBMC", name)
+    world.api.remove("NodeBMC", name)
+    await world.step()
+    if node == "deleted":
+        world.api.remove("Node", name)
+    else:
+        take_back(world, name)
+    await world.step()
+    world.api.put(written_anew(bmc))
+    await world.step(2)
+    assert mark(world, name) is not None
+    assert world.desired(name) == "On" or world.state(name) == "asleep"
+    if node == "taken back":
+        await world.until(lambda: world.state(name) == "awake" and world.servers[name].on and mark(world, name) is None)
+
+
+async def test_a_server_that_was_switched_on_while_it_had_no_nodebmc_is_not_marked(world):
+    name = await asleep(world)
+    bmc = world.api.get("NodeBMC", name)
+    world.api.remove("NodeBMC", name)
+    await world.step()
+    world.servers[name].on = True
+    world.api.patch("Node", name, {"status": {"nodeInfo": {"bootID": "another"}}})
+    world.ready(name, "True")
+    await world.until(lambda: world.state(name) == "awake")
+    world.api.put(written_anew(bmc, powerState="On", sampledAt=rfc3339(world.now, "seconds")))
+    await world.step(2)
+    assert (world.state(name), mark(world, name)) == ("awake", None)
 
 
 async def test_a_server_that_is_on_is_not_marked_because_its_record_is_lost(world):

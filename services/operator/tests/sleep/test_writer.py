@@ -22,7 +22,8 @@ from joulie_core.kinds.node_bmc import DesiredPower
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.left_off import OffReason
 from joulie_operator.sleep.objects import read_pod
-from joulie_operator.sleep.writer import PowerRequest, SleepWriter
+from joulie_operator.sleep.power_requests import PowerRequest
+from joulie_operator.sleep.writer import SleepWriter
 
 OF_N1 = "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"
 NOON = "2026-11-25T12:00:00Z"

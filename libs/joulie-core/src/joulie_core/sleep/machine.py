@@ -185,9 +185,7 @@ def _waking(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
         is_off = state is PowerState.OFF and node.ready is False
         return moved(record, SleepState.ASLEEP, SleepReason.MAINTENANCE, now_s) if is_off else record
     going_off = may_go_off(record, node, now_s, settings)
-    # A BMC that does not answer is not needed where the kubelet says that the server has booted.
-    is_on = state is PowerState.ON or (state is PowerState.UNKNOWN and has_rebooted(record, node))
-    if is_on and node.ready is True and not going_off:
+    if _is_on(record, node, now_s, settings) and node.ready is True and not going_off:
         return replace(moved(record, SleepState.AWAKE, SleepReason.READY, now_s), failed_boots=0)
     if going_off or not _boots(state, node.power):
         return replace(record, boots_since_s=None)
@@ -202,6 +200,16 @@ def _waking(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
     back_off_s = settings.back_off_s * 2.0 ** (failed.failed_boots - 1)
     off = moved(failed, SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT, now_s)
     return with_shutdown(replace(off, not_before_s=now_s + back_off_s), node, now_s)
+
+
+def _is_on(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> bool:
+    """Return whether a server that is being woken is on, where its kubelet is ready as well."""
+    state = power_state(node.power, now_s, settings)
+    if state is not PowerState.UNKNOWN:
+        return state is PowerState.ON
+    # A BMC that does not answer is not needed where the kubelet says that the server has booted. Without a NodeBMC
+    # nobody else ever tells, and a Node of a server that is off is not called ready for so long.
+    return has_rebooted(record, node) or (node.power is None and now_s - record.since_s > settings.shutdown_s)
 
 
 def _boots(state: PowerState, power: NodePowerFacts | None) -> bool:

@@ -22,9 +22,7 @@ from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
-from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState, intent_of
-from joulie_core.sleep.machine import power_state
-from joulie_core.sleep.shutdowns import may_go_off
+from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_operator.events import Event
 from joulie_operator.sleep.facts import HardwareOf, SleepFacts, gather, power_facts
 from joulie_operator.sleep.left_off import OffReason, servers_off
@@ -34,20 +32,11 @@ from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.pacing import LoopTurns, PassPacing
 from joulie_operator.sleep.planner import SleepPlan, SleepPlanner
 from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_policies
+from joulie_operator.sleep.power_requests import OFF_STATES, LostMarks, PowerRequest, wanted_power
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
-from joulie_operator.sleep.writer import PowerRequest, SleepWriter
-
-#: States in which the power is off, or was requested to be.
-_OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
-#: States in which the power is left alone.
-_ON: Final = frozenset({SleepState.AWAKE, SleepState.QUARANTINED})
-#: States of servers that Joulie has switched off, or may have.
-_MARKED: Final = _OFF | {SleepState.WAKING, SleepState.QUARANTINED}
-
-#: Times of servers whatever their policy; the policy's own have passed once a node is awake.
-_LIMITS: Final = SleepSettings()
+from joulie_operator.sleep.writer import SleepWriter
 
 _log = structlog.get_logger()
 
@@ -97,6 +86,7 @@ class SleepController:
         self._planner = SleepPlanner(parts.failures)
         #: As decided last, with what is not stored.
         self._records: dict[NodeName, SleepRecord] = {}
+        self._lost_marks = LostMarks()
         #: Version of a Node that was written since: until another one is seen, the record in memory is the newer one.
         self._written_over: dict[NodeName, str] = {}
         self._failures = FailureLog(
@@ -232,6 +222,7 @@ class SleepController:
             await turns.next()
             await self._attempt("condition", self._parts.writer.show(seen.nodes[name], record), node=name)
         self.off = servers_off(seen.bmcs.values(), settled, facts.nodes)
+        self._lost_marks.note(before, (bmc.name for bmc in seen.bmcs.values()))
         for bmc in seen.bmcs.values():
             await turns.next()
             name = NodeName(bmc.name)
@@ -240,7 +231,8 @@ class SleepController:
             node, decided = facts.nodes.get(name), settled.get(name)
             was = before[name].state if name in before else None
             with self._parts.failures.contained("sleep power", node=name):
-                request = self._wanted(power_facts(bmc), node, decided, now_s)
+                wanted = wanted_power(power_facts(bmc), node, decided, now_s)
+                request = self._lost_marks.with_mark(bmc, wanted)
                 await self._attempt("power", self._request_power(bmc, request, was=was, now_s=now_s), node=name)
         # After the power, which is requested on the version that was seen.
         for bmc in seen.bmcs.values():
@@ -252,33 +244,12 @@ class SleepController:
         if draining:
             await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
 
-    @staticmethod
-    def _wanted(
-        power: NodePowerFacts, node: SleepNode | None, record: SleepRecord | None, now_s: float
-    ) -> PowerRequest:
-        """Return what is requested of a server; of one without a Node to be on, where Joulie has switched it off."""
-        on = power_state(power, now_s, _LIMITS) is PowerState.ON
-        if node is not None and record is not None:
-            wanted = DesiredPower.UNMANAGED if node.maintenance else intent_of(record.state).power
-            if wanted is DesiredPower.OFF:
-                return PowerRequest(wanted, node.boot_id, marked=True)
-            settled_on = record.state in _ON and on and not may_go_off(record, node, now_s, _LIMITS)
-            boot_id = record.shutdown.boot_id if record.shutdown is not None else None
-            # A NodeBMC that was written again since the power-off has lost the mark.
-            marked = record.state in _MARKED and not settled_on and (record.shutdown is not None or not on)
-            return PowerRequest(wanted, boot_id, is_on=settled_on, marked=marked)
-        shutdown = power.switched_off
-        if shutdown is None or power.requested is DesiredPower.OFF:
-            return PowerRequest(DesiredPower.UNMANAGED)
-        over = shutdown.at_s is not None and now_s - shutdown.at_s > _LIMITS.shutdown_s
-        return PowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else PowerRequest(DesiredPower.ON)
-
     async def _request_power(
         self, bmc: Versioned[NodeBMC], request: PowerRequest, *, was: SleepState | None, now_s: float
     ) -> None:
         power, facts = request.power, power_facts(bmc)
         if power is DesiredPower.OFF:
-            if was not in _OFF or facts.requested is DesiredPower.ON:
+            if was not in OFF_STATES or facts.requested is DesiredPower.ON:
                 # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
                 return
             on = facts.state is not PowerState.OFF

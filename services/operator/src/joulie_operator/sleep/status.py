@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from joulie_api.wire import Versioned
 from joulie_core.kinds import Condition, NodeSleepPolicy, NodeSleepPolicyStatus
@@ -20,10 +21,13 @@ from joulie_core.names import NodeName
 from joulie_core.sleep import SleepNode, SleepRecord, SleepState
 from joulie_core.sleep.bounds import BootRoom, rack_of, sleep_refusal
 from joulie_core.sleep.power_cycles import cycles_of_day
+from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
 from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
 
+#: Characters of a message. A selector, and names of policies, are as long as people write them.
+_MOST_CHARACTERS: Final = 4_096
 _FIELDS = {
     SleepState.AWAKE: "awake",
     SleepState.CORDONED: "cordoned",
@@ -167,11 +171,15 @@ def _recommendation(names: Iterable[NodeName], facts: SleepFacts) -> SleepRecomm
 
 
 def _yes(reason: str, message: str = "") -> Condition:
-    return Condition(type="", status=ConditionStatus.TRUE, reason=reason, message=message)
+    return _condition(ConditionStatus.TRUE, reason, message)
 
 
 def _no(reason: str, message: str = "") -> Condition:
-    return Condition(type="", status=ConditionStatus.FALSE, reason=reason, message=message)
+    return _condition(ConditionStatus.FALSE, reason, message)
+
+
+def _condition(status: ConditionStatus, reason: str, message: str) -> Condition:
+    return Condition(type="", status=status, reason=reason, message=printable(message, _MOST_CHARACTERS))
 
 
 def _conditions(

@@ -5,7 +5,6 @@ the same holds for the desired power and its NodeBMC. All methods raise KubeErro
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from joulie_api.node_pods import PodLists, pod_in_the_way
@@ -19,24 +18,12 @@ from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.left_off import WAYS_OUT, OffReason
 from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod, WatchedTaint
+from joulie_operator.sleep.power_requests import PowerRequest
 from joulie_operator.sleep.records import state_label, stored_text
 from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
 
 #: Between what the condition of a Node says of its sleep and of a maintenance.
 MAINTENANCE_IN_MESSAGE: Final = "; maintenance: "
-
-
-@dataclass(frozen=True, slots=True)
-class PowerRequest:
-    """What is requested of a server; `Unmanaged` withdraws it."""
-
-    power: DesiredPower
-    #: Boot ID that a power-off was or may have been requested of; empty: unknown, None: that of the mark.
-    boot_id: str | None = None
-    #: Whether it is confirmed that the server is on, and will not go off by an earlier request.
-    is_on: bool = False
-    #: Whether Joulie has switched the server off, or may have, and On is not confirmed: then it needs the mark.
-    marked: bool = False
 
 
 class SleepWrites(Protocol):
