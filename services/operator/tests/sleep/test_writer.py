@@ -22,7 +22,7 @@ from joulie_core.kinds.node_bmc import DesiredPower
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.left_off import OffReason
 from joulie_operator.sleep.objects import read_pod
-from joulie_operator.sleep.power_requests import PowerRequest
+from joulie_operator.sleep.power_requests import SleepPowerRequest
 from joulie_operator.sleep.writer import SleepWriter
 
 OF_N1 = "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"
@@ -182,7 +182,7 @@ def marked_now(boot_id):
 async def test_a_power_off_is_requested_with_the_mark_of_the_server_in_one_request(api, writer, desired):
     bmc = seen_bmc(version="51", desired=desired)
     assert (
-        await writer.request_power(bmc, PowerRequest(DesiredPower.OFF, boot_id="first", marked=True), now_s=NOON_S)
+        await writer.request_power(bmc, SleepPowerRequest(DesiredPower.OFF, boot_id="first", marked=True), now_s=NOON_S)
         is True
     )
     annotations = {REQUESTED: "Off", SWITCHED_OFF: marked_now("first")}
@@ -193,8 +193,8 @@ async def test_a_power_off_is_requested_with_the_mark_of_the_server_in_one_reque
 async def test_a_power_off_of_an_earlier_version_gets_its_mark(api, writer):
     bmc = seen_bmc(desired="Off", requested="Off")
     del bmc.metadata.annotations[SWITCHED_OFF]
-    assert writer.differs(bmc, PowerRequest(DesiredPower.OFF, marked=True)) is True
-    await writer.request_power(bmc, PowerRequest(DesiredPower.OFF, boot_id="first", marked=True), now_s=NOON_S)
+    assert writer.differs(bmc, SleepPowerRequest(DesiredPower.OFF, marked=True)) is True
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.OFF, boot_id="first", marked=True), now_s=NOON_S)
     ((*_, body),) = api.made
     assert body["metadata"]["annotations"] == {REQUESTED: "Off", SWITCHED_OFF: marked_now("first")}
 
@@ -202,7 +202,9 @@ async def test_a_power_off_of_an_earlier_version_gets_its_mark(api, writer):
 @pytest.mark.parametrize("desired", [None, "Unmanaged"])
 async def test_power_on_is_requested_with_the_operators_mark_on_the_version_that_was_seen(api, writer, desired):
     assert (
-        await writer.request_power(seen_bmc(version="51", desired=desired), PowerRequest(DesiredPower.ON), now_s=NOON_S)
+        await writer.request_power(
+            seen_bmc(version="51", desired=desired), SleepPowerRequest(DesiredPower.ON), now_s=NOON_S
+        )
         is True
     )
     metadata = {"resourceVersion": "51", "annotations": {REQUESTED: "On"}}
@@ -214,14 +216,14 @@ async def test_a_server_that_is_switched_on_keeps_its_mark_with_the_time_until_w
     api, writer, mark, boot_id
 ):
     bmc = seen_bmc(desired="Off", requested="Off", mark=mark)
-    await writer.request_power(bmc, PowerRequest(DesiredPower.ON), now_s=NOON_S)
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.ON), now_s=NOON_S)
     ((*_, body),) = api.made
     assert body["metadata"]["annotations"] == {REQUESTED: "On", SWITCHED_OFF: marked_now(boot_id)}
 
 
 async def test_a_server_that_was_switched_on_meanwhile_is_marked_with_the_boot_that_may_be_asked_to_end(api, writer):
     bmc = seen_bmc(desired="Off", requested="Off", mark=MARK)
-    await writer.request_power(bmc, PowerRequest(DesiredPower.ON, boot_id=""), now_s=NOON_S)
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.ON, boot_id=""), now_s=NOON_S)
     ((*_, body),) = api.made
     assert body["metadata"]["annotations"][SWITCHED_OFF] == marked_now("")
 
@@ -230,14 +232,14 @@ async def test_a_server_that_was_switched_on_meanwhile_is_marked_with_the_boot_t
 async def test_what_is_written_otherwise_is_requested_again(api, writer, desired, requested):
     """Also where a person has written the other value, or where the value has not the operator's mark."""
     power = DesiredPower.OFF if requested else DesiredPower.ON
-    await writer.request_power(seen_bmc(desired=desired, requested=requested), PowerRequest(power), now_s=NOON_S)
+    await writer.request_power(seen_bmc(desired=desired, requested=requested), SleepPowerRequest(power), now_s=NOON_S)
     assert [body["spec"] for *_, body in api.made] == [{"desiredPower": power.value}]
 
 
 @pytest.mark.parametrize("boot_id", [None, "first"])
 async def test_a_server_whose_nodebmc_has_lost_the_mark_gets_it_again(api, writer, boot_id):
     bmc = seen_bmc(version="51", desired="On", requested="On")
-    await writer.request_power(bmc, PowerRequest(DesiredPower.ON, boot_id, marked=True), now_s=NOON_S)
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.ON, boot_id, marked=True), now_s=NOON_S)
     annotations = {REQUESTED: "On", SWITCHED_OFF: marked_now(boot_id or "")}
     metadata = {"resourceVersion": "51", "annotations": annotations}
     assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata, "spec": {"desiredPower": "On"}})]
@@ -245,7 +247,7 @@ async def test_a_server_whose_nodebmc_has_lost_the_mark_gets_it_again(api, write
 
 async def test_the_mark_alone_leaves_a_persons_value(api, writer):
     bmc = seen_bmc(version="51", desired="Off")
-    await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED, "first", marked=True), now_s=NOON_S)
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, "first", marked=True), now_s=NOON_S)
     ((*_, body),) = api.made
     assert body == {
         "metadata": {"resourceVersion": "51", "annotations": {REQUESTED: None, SWITCHED_OFF: marked_now("first")}}
@@ -255,31 +257,31 @@ async def test_the_mark_alone_leaves_a_persons_value(api, writer):
 @pytest.mark.parametrize("power", [DesiredPower.OFF, DesiredPower.ON])
 async def test_power_that_is_requested_already_is_not_requested_again(api, writer, power):
     bmc = seen_bmc(desired=power.value, requested=power.value)
-    assert writer.differs(bmc, PowerRequest(power)) is False
-    assert await writer.request_power(bmc, PowerRequest(power), now_s=NOON_S) is False
+    assert writer.differs(bmc, SleepPowerRequest(power)) is False
+    assert await writer.request_power(bmc, SleepPowerRequest(power), now_s=NOON_S) is False
     assert api.made == []
 
 
 @pytest.mark.parametrize("power", ["Off", "On"])
 async def test_the_operators_own_request_is_withdrawn_with_its_mark_once_the_server_is_on(api, writer, power):
     bmc = seen_bmc(version="52", desired=power, requested=power, mark=MARK)
-    assert writer.differs(bmc, PowerRequest(DesiredPower.UNMANAGED)) is True
-    assert await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED, is_on=True), now_s=NOON_S) is True
+    assert writer.differs(bmc, SleepPowerRequest(DesiredPower.UNMANAGED)) is True
+    assert await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, is_on=True), now_s=NOON_S) is True
     metadata = {"resourceVersion": "52", "annotations": {REQUESTED: None, SWITCHED_OFF: None}}
     assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata, "spec": {"desiredPower": None}})]
 
 
 async def test_a_server_that_is_not_confirmed_to_be_on_stays_marked_when_the_request_is_withdrawn(api, writer):
     bmc = seen_bmc(desired="Off", requested="Off")
-    await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED), now_s=NOON_S)
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED), now_s=NOON_S)
     ((*_, body),) = api.made
     assert body["metadata"]["annotations"] == {REQUESTED: None, SWITCHED_OFF: marked_now("first")}
 
 
 async def test_a_mark_that_is_left_is_removed_by_itself_once_the_server_is_on(api, writer):
     bmc = seen_bmc(version="54", mark=MARK)
-    assert await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED), now_s=NOON_S) is False
-    assert await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED, is_on=True), now_s=NOON_S) is True
+    assert await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED), now_s=NOON_S) is False
+    assert await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, is_on=True), now_s=NOON_S) is True
     metadata = {"resourceVersion": "54", "annotations": {REQUESTED: None, SWITCHED_OFF: None}}
     assert [body["metadata"] for *_, body in api.made] == [metadata]
 
@@ -287,7 +289,7 @@ async def test_a_mark_that_is_left_is_removed_by_itself_once_the_server_is_on(ap
 @pytest.mark.parametrize(("desired", "requested"), [("On", "Off"), ("Off", "On"), (None, "Off")])
 async def test_a_persons_value_stays_when_the_operators_request_is_withdrawn(api, writer, desired, requested):
     bmc = seen_bmc(version="53", desired=desired, requested=requested, mark=MARK)
-    await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED, is_on=True), now_s=NOON_S)
+    await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, is_on=True), now_s=NOON_S)
     metadata = {"resourceVersion": "53", "annotations": {REQUESTED: None, SWITCHED_OFF: None}}
     assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata})]
 
@@ -296,8 +298,10 @@ async def test_a_persons_value_stays_when_the_operators_request_is_withdrawn(api
 @pytest.mark.parametrize("is_on", [False, True])
 async def test_where_the_operator_has_requested_nothing_there_is_nothing_to_withdraw(api, writer, desired, is_on):
     bmc = seen_bmc(desired=desired)
-    assert writer.differs(bmc, PowerRequest(DesiredPower.UNMANAGED, is_on=is_on)) is False
-    assert await writer.request_power(bmc, PowerRequest(DesiredPower.UNMANAGED, is_on=is_on), now_s=NOON_S) is False
+    assert writer.differs(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, is_on=is_on)) is False
+    assert (
+        await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, is_on=is_on), now_s=NOON_S) is False
+    )
     assert api.made == []
 
 

@@ -207,8 +207,8 @@ def _is_on(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSe
     state = power_state(node.power, now_s, settings)
     if state is not PowerState.UNKNOWN:
         return state is PowerState.ON
-    # A BMC that does not answer is not needed where the kubelet says that the server has booted. Without a NodeBMC
-    # nobody else ever tells, and a Node of a server that is off is not called ready for so long.
+    # A BMC that does not answer is not needed where the kubelet says that the server has booted. Without a NodeBMC the
+    # kubelet alone tells, and the Node of a server that is off does not stay ready for so long.
     return has_rebooted(record, node) or (node.power is None and now_s - record.since_s > settings.shutdown_s)
 
 

@@ -32,7 +32,7 @@ from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.pacing import LoopTurns, PassPacing
 from joulie_operator.sleep.planner import SleepPlan, SleepPlanner
 from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_policies
-from joulie_operator.sleep.power_requests import OFF_STATES, LostMarks, PowerRequest, wanted_power
+from joulie_operator.sleep.power_requests import OFF_STATES, LostMarks, SleepPowerRequest, wanted_power
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
@@ -245,7 +245,7 @@ class SleepController:
             await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
 
     async def _request_power(
-        self, bmc: Versioned[NodeBMC], request: PowerRequest, *, was: SleepState | None, now_s: float
+        self, bmc: Versioned[NodeBMC], request: SleepPowerRequest, *, was: SleepState | None, now_s: float
     ) -> None:
         power, facts = request.power, power_facts(bmc)
         if power is DesiredPower.OFF:

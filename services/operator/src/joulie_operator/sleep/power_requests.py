@@ -24,7 +24,7 @@ _LIMITS: Final = SleepSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class PowerRequest:
+class SleepPowerRequest:
     """What is requested of a server; `Unmanaged` withdraws it."""
 
     power: DesiredPower
@@ -38,23 +38,23 @@ class PowerRequest:
 
 def wanted_power(
     power: NodePowerFacts, node: SleepNode | None, record: SleepRecord | None, now_s: float
-) -> PowerRequest:
+) -> SleepPowerRequest:
     """Return what is requested of a server; of one without a Node to be on, where Joulie has switched it off."""
     on = power_state(power, now_s, _LIMITS) is PowerState.ON
     if node is not None and record is not None:
         wanted = DesiredPower.UNMANAGED if node.maintenance else intent_of(record.state).power
         if wanted is DesiredPower.OFF:
-            return PowerRequest(wanted, node.boot_id, marked=True)
+            return SleepPowerRequest(wanted, node.boot_id, marked=True)
         settled_on = record.state in _ON and on and not may_go_off(record, node, now_s, _LIMITS)
         boot_id = record.shutdown.boot_id if record.shutdown is not None else None
         # A NodeBMC that was written again since the power-off has lost the mark.
         marked = record.state in _MARKED and not settled_on and (record.shutdown is not None or not on)
-        return PowerRequest(wanted, boot_id, is_on=settled_on, marked=marked)
+        return SleepPowerRequest(wanted, boot_id, is_on=settled_on, marked=marked)
     shutdown = power.switched_off
     if shutdown is None or power.requested is DesiredPower.OFF:
-        return PowerRequest(DesiredPower.UNMANAGED)
+        return SleepPowerRequest(DesiredPower.UNMANAGED)
     over = shutdown.at_s is not None and now_s - shutdown.at_s > _LIMITS.shutdown_s
-    return PowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else PowerRequest(DesiredPower.ON)
+    return SleepPowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else SleepPowerRequest(DesiredPower.ON)
 
 
 class LostMarks:
@@ -76,7 +76,7 @@ class LostMarks:
             if record.state in _MARKED and name not in present
         }
 
-    def with_mark(self, bmc: Versioned[NodeBMC], request: PowerRequest) -> PowerRequest:
+    def with_mark(self, bmc: Versioned[NodeBMC], request: SleepPowerRequest) -> SleepPowerRequest:
         """Return the request, with the mark that a deleted NodeBMC had, unless the server is confirmed to be on."""
         name = NodeName(bmc.name)
         boot_id = self._boot_ids.get(name)

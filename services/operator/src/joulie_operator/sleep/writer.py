@@ -18,7 +18,7 @@ from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.left_off import WAYS_OUT, OffReason
 from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod, WatchedTaint
-from joulie_operator.sleep.power_requests import PowerRequest
+from joulie_operator.sleep.power_requests import SleepPowerRequest
 from joulie_operator.sleep.records import state_label, stored_text
 from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
 
@@ -105,7 +105,7 @@ class SleepWriter:
         )
         await self._writes.apply(NODE_BMCS, bmc.name, {"status": {"conditions": [condition.dump()]}}, status=True)
 
-    def differs(self, bmc: Versioned[NodeBMC], request: PowerRequest) -> bool:
+    def differs(self, bmc: Versioned[NodeBMC], request: SleepPowerRequest) -> bool:
         """Return whether `request_power` would write."""
         annotations, power = bmc.metadata.annotations, request.power
         written, marked = annotations.get(labels.REQUESTED_POWER), labels.SWITCHED_OFF in annotations
@@ -115,7 +115,7 @@ class SleepWriter:
             return written is not None or (request.is_on and marked)
         return (written, bmc.model.spec.desired_power) != (power.value, power)
 
-    async def request_power(self, bmc: Versioned[NodeBMC], request: PowerRequest, *, now_s: float) -> bool:
+    async def request_power(self, bmc: Versioned[NodeBMC], request: SleepPowerRequest, *, now_s: float) -> bool:
         """Write the desired power, or withdraw it (`Unmanaged`); return whether a write was needed.
 
         A value that a person has written stays, unless another one is requested. The mark of a server that Joulie has
