@@ -51,7 +51,7 @@ USER 65532:65532
 
 # What the images differ in. A command in this form takes no variable.
 FROM service AS operator
-EXPOSE 8080
+EXPOSE 8081
 LABEL org.opencontainers.image.description="Decides which nodes supply full performance and publishes targets, labels and twins."
 ENTRYPOINT ["joulie-operator"]
 
