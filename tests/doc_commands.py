@@ -37,6 +37,7 @@ ON_A_CLUSTER: Final = (
     ("docs/concepts.md", "Profiles"),
     ("docs/concepts.md", "Draining"),
     ("docs/concepts.md", "Targets, caps and results"),
+    ("docs/concepts.md", "Sleep"),
     ("docs/concepts.md", "Twins and scores"),
     ("docs/kubectl-joulie.md", "kubectl joulie"),
     ("docs/kubectl-joulie.md", "Install"),
