@@ -10,24 +10,39 @@ from joulie_agent.actuator.cpu_class_protocol import (
 )
 from joulie_agent.actuator.interrupt_protocol import InterruptClaims
 from joulie_agent.actuator.protocol import (
+    LINE_LIMIT,
+    CheckHealth,
     CpuClassesReport,
+    CpuReadings,
     DescribeCpu,
     DescribeGpu,
+    Epp,
+    GpuPowerReading,
+    InterruptsReport,
+    LeaseKind,
+    PolicyReading,
     ProtocolError,
     ReadCpu,
     ReadGpu,
     Restore,
+    RestoreReport,
     SetCpuCap,
     SetCpuClasses,
+    SetCpuTuning,
     SetGpuCaps,
+    SetGpuClocks,
     SetInterrupts,
     SetThrottle,
     Subsystem,
+    SubsystemHealth,
     decode_reply,
     decode_request,
     encode,
+    lease_of,
     subsystem_of,
 )
+from joulie_agent.hardware.journaled_writer import RestoredKnob
+from joulie_agent.hardware.knob_results import RestoreOutcome
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.cpu_frequency import FrequencyName
@@ -59,7 +74,10 @@ REQUESTS = [
     (SetInterrupts(controllable=("*",), lease_s=60), Subsystem.INTERRUPTS),
     (SetInterrupts(controllable=(), claims=CLAIMS, sinks="0", isolated="2-7", lease_s=60), Subsystem.INTERRUPTS),
     (Restore(subsystem=Subsystem.INTERRUPTS), Subsystem.INTERRUPTS),
+    (SetCpuTuning(epp=Epp.POWER, uncore_max_khz=1_200_000, lease_s=60), Subsystem.CPU),
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
+    (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60, release_clocks=True), Subsystem.GPU),
+    (SetGpuClocks(clocks_mhz={}, lease_s=60), Subsystem.GPU),
     (Restore(subsystem=Subsystem.GPU), Subsystem.GPU),
     (Restore(subsystem=Subsystem.CPU), Subsystem.CPU),
     (Restore(subsystem=Subsystem.CPU, keep_classes=True), Subsystem.CPU),
@@ -67,6 +85,7 @@ REQUESTS = [
     (ReadGpu(), Subsystem.GPU),
     (DescribeCpu(), Subsystem.CPU),
     (DescribeGpu(), Subsystem.GPU),
+    (CheckHealth(), Subsystem.CPU),
 ]
 
 
@@ -77,6 +96,122 @@ def test_a_request_is_one_line_about_one_subsystem(request_, subsystem):
     assert line.count(b"\n") == 1
     assert decode_request(line) == request_
     assert subsystem_of(request_) is subsystem
+
+
+@pytest.mark.parametrize(
+    ("request_", "lease"),
+    [
+        (SetCpuCap(cap_watts_per_package=90, lease_s=60), LeaseKind.POWER),
+        (SetThrottle(throttle_pct=50, lease_s=60), LeaseKind.POWER),
+        (SetCpuTuning(epp=None, uncore_max_khz=None, lease_s=60), LeaseKind.POWER),
+        (SetGpuCaps(caps_mw={"a": 1}, lease_s=60), LeaseKind.POWER),
+        (SetGpuClocks(clocks_mhz={}, lease_s=60), LeaseKind.POWER),
+        (SetCpuClasses(classes={}, lease_s=60), LeaseKind.CLASSES),
+        (SetInterrupts(controllable=(), lease_s=60), LeaseKind.INTERRUPTS),
+    ],
+)
+def test_a_request_renews_the_lease_of_its_client(request_, lease):
+    assert lease_of(request_) is lease
+
+
+def many(count, value):
+    return "{" + ",".join(f'"{number}":{value}' for number in range(count)) + "}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "accepted", "refused"),
+    [
+        ("set_cpu_cap", '"cap_watts_per_package":{},"lease_s":60', ["0.1", "5000"], ["0", "-1", "5000.1", "NaN"]),
+        ("set_cpu_cap", '"cap_watts_per_package":9,"lease_s":{}', ["0.1", "3600"], ["0", "3600.1", "null"]),
+        ("set_throttle", '"throttle_pct":{},"lease_s":60', ["0", "100"], ["-0.1", "100.1"]),
+        ("set_cpu_tuning", '"epp":null,"uncore_max_khz":{},"lease_s":60', ["1", "null"], ["0", "-1", "1.5"]),
+        (
+            "set_cpu_tuning",
+            '"epp":{},"uncore_max_khz":null,"lease_s":60',
+            ['"power"', '"balance_power"', '"balance_performance"', "null"],
+            ['"performance"', '"default"', '""'],
+        ),
+        ("set_gpu_caps", '"caps_mw":{{"a":{}}},"lease_s":60', ["1", "10000000"], ["0", "10000001", "1.5"]),
+        ("set_gpu_caps", '"caps_mw":{},"lease_s":60', [many(1, 1), many(512, 1)], [many(0, 1), many(513, 1)]),
+        (
+            "set_gpu_caps",
+            '"caps_mw":{{"{}":1}},"lease_s":60',
+            ["a", "a" * 128],
+            ["", "a" * 129],
+        ),
+        ("set_gpu_clocks", '"clocks_mhz":{{"a":{}}},"lease_s":60', ["1", "10000"], ["0", "10001"]),
+        ("set_gpu_clocks", '"clocks_mhz":{},"lease_s":60', [many(0, 1), many(512, 1)], [many(513, 1)]),
+        ("restore", '"subsystem":"{}"', ["cpu", "gpu", "interrupts"], ["", "CPU"]),
+    ],
+)
+def test_a_value_is_accepted_to_the_end_of_its_range_and_not_beyond(operation, fields, accepted, refused):
+    def decoded(value):
+        return decode_request(f'{{"op":"{operation}",{fields.format(value)}}}'.encode())
+
+    for value in accepted:
+        decoded(value)
+    for value in refused:
+        with pytest.raises(ProtocolError):
+            decoded(value)
+
+
+def test_a_request_that_says_nothing_else_leaves_other_controls_alone():
+    assert not decode_request(b'{"op":"set_cpu_cap","cap_watts_per_package":90,"lease_s":60}').release_throttle
+    assert not decode_request(b'{"op":"set_throttle","throttle_pct":5,"lease_s":60}').release_caps
+    assert not decode_request(b'{"op":"set_gpu_caps","caps_mw":{"a":1},"lease_s":60}').release_clocks
+    assert not decode_request(b'{"op":"restore","subsystem":"cpu"}').keep_classes
+    assert not decode_request(b'{"op":"read_cpu"}').power_only
+    placement = decode_request(b'{"op":"set_interrupts","controllable":[],"lease_s":60}').placement()
+    assert (placement.claims, len(placement.sinks), len(placement.isolated)) == ((), 0, 0)
+
+
+def test_a_reply_that_leaves_something_out_says_nothing_about_it():
+    assert decode_reply(b'{"is":"interrupts"}') == InterruptsReport(
+        moved=0, fixed=0, left_out=0, failed=0, message="", failure=None
+    )
+    report = decode_reply(b'{"is":"cpu_classes","classes":{}}')
+    assert (report.failure, report.not_restored, report.message) == (None, (), "")
+    readings = decode_reply(b'{"is":"cpu_readings","revision":1,"zones":[],"throttle_pct":0,"overwritten":{}}')
+    assert readings == CpuReadings(
+        revision=1,
+        zones=(),
+        throttle_pct=0,
+        overwritten={},
+        policies=(),
+        domains=(),
+        constraints=(),
+        throttled_by_class={},
+    )
+    reading = GpuPowerReading(uuid="a")
+    assert (reading.power_mw, reading.limit_mw, reading.clock_limit_mhz, reading.failure) == (None,) * 4
+    policy = PolicyReading(cpus=(0,))
+    assert (policy.current_khz, policy.max_khz) == (None, None)
+    assert SubsystemHealth(problem=None).degraded == ()
+
+
+def test_what_a_restore_has_left_are_the_knobs_that_are_not_done():
+    done, left = RestoredKnob("a", RestoreOutcome.RESTORED), RestoredKnob("b", RestoreOutcome.FAILED)
+    report = RestoreReport(knobs=(done, left))
+    assert report.left == (left,)
+    assert decode_reply(encode(report)) == report
+
+
+@pytest.mark.parametrize("decode", [decode_request, decode_reply])
+def test_an_error_that_quotes_the_line_is_printable_and_of_bounded_length(decode):
+    name = "\\u001b[31m" + "a" * 1000
+    with pytest.raises(ProtocolError) as quoted:
+        decode(f'{{"op":"{name}","is":"{name}"}}'.encode())
+    message = str(quoted.value)
+    assert message.startswith("Invalid value '\N{REPLACEMENT CHARACTER}[31maaa")
+    assert (len(message), message.isprintable()) == (300, True)
+
+
+@pytest.mark.parametrize("decode", [decode_request, decode_reply])
+def test_a_line_that_is_nested_too_deeply_leaves_no_trace_of_its_depth(decode):
+    with pytest.raises(ProtocolError) as nested:
+        decode(b'{"a":' * (LINE_LIMIT // 5))
+    assert str(nested.value) == "nested too deeply"
+    assert nested.value.__cause__.__traceback__ is None
 
 
 @pytest.mark.parametrize(

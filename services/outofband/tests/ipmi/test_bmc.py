@@ -1,5 +1,6 @@
 """The requests of one IPMI BMC, with a session that stands for the library's."""
 
+import asyncio
 import threading
 
 import pytest
@@ -182,3 +183,59 @@ async def test_the_thread_ends_also_where_the_session_is_not_closed(start, monke
         await bmc.close()
     with pytest.raises(RuntimeError, match="shutdown"):
         await bmc.report()
+
+
+class Held(Session):
+    """A session whose first request has its answer when `ends` is set."""
+
+    def __init__(self, **answers):
+        super().__init__(**answers)
+        self.holds, self.ends = threading.Event(), threading.Event()
+        self.answered = []
+
+    def ask(self, network_function, message):
+        answer = super().ask(network_function, message)
+        self.holds.set()
+        self.ends.wait(5)
+        self.answered.append((network_function, message.hex()))
+        return answer
+
+
+@pytest.fixture
+async def held(monkeypatch):
+    """A BMC whose session was asked for its limit, which was given up before the answer."""
+    session = Held()
+    monkeypatch.setattr(ipmi_bmc, "IpmiSession", session)
+    bmc = ipmi_bmc.IpmiBmc(parse_endpoint("ipmi://held"), "root", "calvin", request_timeout_s=7.0)
+    first = asyncio.create_task(bmc.limit())
+    await asyncio.to_thread(session.holds.wait, 5)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    yield bmc, session
+    session.ends.set()
+
+
+async def test_a_request_waits_for_one_that_was_given_up(held):
+    bmc, session = held
+    second = asyncio.create_task(bmc.reset("On"))
+    await asyncio.sleep(0)  # it is submitted
+    assert len([each for each in threading.enumerate() if each.name.startswith("ipmi held")]) == 1
+    assert session.asked == [LIMIT]
+    session.ends.set()
+    await second
+    assert session.answered == [LIMIT, (0x00, "0201")]
+    await bmc.close()
+    assert session.closed == 1
+
+
+async def test_an_end_that_is_given_up_does_not_wait_for_the_thread(held):
+    bmc, session = held
+    closing = asyncio.create_task(bmc.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert session.answered == []
+    with pytest.raises(RuntimeError, match="shutdown"):
+        await bmc.limit()

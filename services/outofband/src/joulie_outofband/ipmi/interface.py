@@ -35,8 +35,8 @@ MOST_DATAGRAMS: Final = 64
 class _BoundedRmcpPlus(RmcpPlus):  # type: ignore[misc]
     """RMCP+ whose loops over foreign datagrams end."""
 
-    _until = 0.0
-    _datagrams = 0
+    _until: float
+    _datagrams: int
 
     def begin(self, within_s: float) -> None:
         """Set the limits of the next call."""
