@@ -135,7 +135,8 @@ async def test_a_power_off_of_the_operator_needs_the_taint_of_sleeping_nodes():
 )
 async def test_a_power_off_that_the_operator_has_withdrawn_is_not_carried_out_though_the_watch_is_behind(newest):
     found = start(tainted=True)
-    assert (await keep(found, annotations=OPERATORS, newest=newest))[:2] == ("False", BmcReason.CHANGING)
+    withdrawn = "the power-off was withdrawn meanwhile: nothing was requested"
+    assert await keep(found, annotations=OPERATORS, newest=newest) == ("False", BmcReason.CHANGING, withdrawn)
     assert (found.bmc.calls, found.keeper.is_changing) == ([], False)
     await keep(found, annotations=OPERATORS)
     assert found.bmc.calls == [SHUTDOWN]
@@ -360,6 +361,16 @@ async def test_a_boot_that_is_complete_is_timed_and_proves_the_wake_path():
     assert finding.message == "powered on, and the node became ready"
     status = found.publisher.status
     assert (status.pending_boot, status.recent_boots, status.boot_seconds) == (None, (500.0, 612.3), 612.3)
+
+
+async def test_a_node_that_became_ready_since_the_request_has_booted_unless_its_clock_is_ahead():
+    found = booting()
+    (ready,) = found.api.nodes["n1"]["status"]["conditions"]
+    ready["lastTransitionTime"] = rfc3339(NOW_S + 61)
+    found.time.wall = NOW_S + 60
+    assert await boots(found) is PROOF
+    found.time.wall = NOW_S + 61
+    assert (await boots(found)).reason is BmcReason.WOKEN
 
 
 async def test_a_boot_that_is_not_complete_is_awaited_until_its_timeout():

@@ -3,9 +3,11 @@
 import errno
 
 import pytest
+from services.agent.tests.actuator.interrupts.conftest import open_bench
 
 from joulie_agent.actuator.interrupts import DISCOVERY_INTERVAL_S
-from joulie_agent.actuator.protocol import InterruptsReport, Restore, Subsystem
+from joulie_agent.actuator.protocol import InterruptsReport, Restore, RestoreReport, Subsystem
+from joulie_agent.hardware import interrupts
 from joulie_agent.hardware.interrupts import DEFAULT_KEY
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.knob_results import RestoreOutcome
@@ -138,8 +140,55 @@ def test_without_a_list_of_interrupts_nothing_is_set_and_nothing_forgotten(bench
 
 def test_without_the_cpus_that_are_online_nothing_is_set(bench):
     (bench.machine.root / "sys/devices/system/cpu/online").unlink()
-    assert bench.set(isolated="7").failure.reason is Reason.NO_INTERFACE
+    why = HardwareFailure(Reason.NO_INTERFACE, "the list of CPUs that are online cannot be read")
+    assert bench.set(isolated="7") == InterruptsReport(failure=why)
     assert bench.machine.all == FREE
+
+
+def test_where_nothing_may_be_written_the_reason_is_reported_and_nothing_is_set_or_restored(machine, events, clock):
+    why = HardwareFailure(Reason.NO_JOURNAL, "the state directory is read-only")
+    bench = open_bench(machine, why, events, clock)
+    assert bench.set(isolated="7") == InterruptsReport(failure=why)
+    assert bench.handler.restore(frozenset({DEFAULT_KEY})) == RestoreReport(knobs=())
+    assert bench.machine.calls.written == []
+    bench.executor.close()
+
+
+def test_interrupts_of_a_new_device_are_found_after_the_interval(bench, clock):
+    bench.set(isolated="7")
+    bench.machine.add(27, "PCI-MSIX-0000:03:00.0", 0, "eth1")
+    clock.now += DISCOVERY_INTERVAL_S
+    assert bench.set(isolated="7").moved == 4
+    assert bench.machine.cpus(27) == "0-7"
+    clock.now += 0.5
+    assert bench.set(isolated="7").moved == 5
+    assert bench.machine.cpus(27) == "0-6"
+
+
+def test_an_interrupt_that_cannot_be_written_since_it_has_gone_is_missed_once(bench):
+    bench.set()
+    bench.machine.remove(24)
+    report = bench.set(isolated="7")
+    assert (report.moved, report.failed) == (3, 1)
+    assert bench.set(isolated="7") == InterruptsReport(moved=3)
+
+
+def test_an_interrupt_that_the_kernel_does_not_let_move_is_counted_as_long_as_it_is_there(bench, clock):
+    bench.machine.refuse(26)
+    bench.set(isolated="7")
+    bench.machine.calls.refused.clear()
+    clock.now += DISCOVERY_INTERVAL_S + 1
+    assert bench.set(isolated="7") == InterruptsReport(moved=3, fixed=1)
+    assert bench.machine.cpus(26) == "0-7"
+    bench.machine.remove(26)
+    clock.now += DISCOVERY_INTERVAL_S + 1
+    assert bench.set(isolated="7") == InterruptsReport(moved=3)
+
+
+def test_interrupts_beyond_those_that_are_looked_at_are_counted_and_left_alone(bench, monkeypatch):
+    monkeypatch.setattr(interrupts, "MOST_INTERRUPTS", 3)
+    assert bench.set(isolated="7") == InterruptsReport(moved=2, left_out=2)
+    assert bench.machine.all == FREE | {4: "0-6", 24: "0-6"}
 
 
 def test_isolation_of_all_cpus_leaves_interrupts_where_they_are(bench):
