@@ -2,14 +2,17 @@
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from joulie_agent.actuator import blocking_client
-from joulie_agent.actuator.protocol import LINE_LIMIT, DescribeCpu, ErrorReply, encode
+from joulie_agent.actuator.protocol import LINE_LIMIT, DescribeCpu, ErrorReply, ProtocolError, decode_reply, encode
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
+
+#: A client that waits for longer than it was told finds its connection closed then, and says so.
+_LONGEST_S = 10.0
 
 
 @contextmanager
@@ -22,16 +25,18 @@ def answering(path, answer, *, stays_open=False):
 
         def serve():
             connection, _ = listening.accept()
+            connection.settimeout(_LONGEST_S)
             with connection, connection.makefile("rb") as lines:
                 asked.append(lines.readline())
                 connection.sendall(answer)
                 if stays_open:
-                    asked.append(lines.readline())
+                    with suppress(TimeoutError):
+                        asked.append(lines.readline())
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield asked
-        thread.join(10)
+        thread.join(2 * _LONGEST_S)
         assert not thread.is_alive()
 
 
@@ -55,6 +60,11 @@ def test_a_reply_of_the_longest_line_is_read(path):
     assert len(encode(reply)) == LINE_LIMIT
     with answering(path, encode(reply)):
         assert ask(path) == reply
+
+
+def test_a_line_without_an_end_is_read_to_the_limit(path):
+    with answering(path, b"a" * LINE_LIMIT, stays_open=True):
+        assert ask(path, 5.0).reason is Reason.MALFORMED_REPLY
 
 
 def test_without_a_socket_there_is_no_actuator(path):
@@ -85,5 +95,6 @@ def test_an_actuator_that_closes_the_connection_does_not_permit_it(path):
 def test_a_line_that_is_no_reply_is_malformed(path, reply):
     with answering(path, reply):
         answer = ask(path)
-    assert answer.reason is Reason.MALFORMED_REPLY
-    assert answer.message
+    with pytest.raises(ProtocolError) as refused:
+        decode_reply(reply)
+    assert answer == HardwareFailure(Reason.MALFORMED_REPLY, str(refused.value))

@@ -63,6 +63,17 @@ def test_a_lower_limit_of_an_administrator_stays_in_force_and_shows(bench):
     assert bench.limits[0] == 1_200_000
 
 
+def test_a_minimum_above_the_limit_of_an_administrator_is_not_written_and_named(bench):
+    bench.write(0, "scaling_max_freq", 2_000_000)
+    report = bench.apply(a=controls(min_khz=2_500_000))
+    assert bench.of("min")[:3] == [LOWEST_KHZ, 2_500_000, LOWEST_KHZ]
+    assert bench.limits[:2] == [2_000_000, FREE_KHZ]
+    assert unmet(report, "a") == {ClassControl.MIN_KHZ: (Reason.OVERRULED, "0")}
+    report = bench.apply(a=controls(min_khz=2_000_000))
+    assert bench.of("min")[:3] == [2_000_000, 2_000_000, LOWEST_KHZ]
+    assert unmet(report, "a") == {}
+
+
 def test_classes_that_share_a_policy_get_the_higher_limit_which_is_reported(make):
     bench = make("policy-per-package")
     report = bench.apply(eco=controls(cpus="0", max_khz=2_000_000), fast=controls(cpus="1-3,8-11", max_khz=3_000_000))
