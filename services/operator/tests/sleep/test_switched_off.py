@@ -260,6 +260,20 @@ async def test_a_server_that_a_pod_keeps_from_being_asked_to_go_off_is_marked_ag
     assert (world.desired(name), left_off(world, name)) == ("On", ("True", "NodeMissing"))
 
 
+async def test_a_server_without_a_nodebmc_is_named_by_its_node_though_people_write_that_it_is_awake(world):
+    name = await asleep(world)
+    world.api.remove("NodeBMC", name)
+    await world.step()
+    awake = {"annotations": {RECORD: '{"state":"Awake","since":0,"reason":"initial"}'}}
+    world.api.patch("Node", name, {"metadata": awake})
+    await world.step(3)
+    assert (world.state(name), world.tainted(name)) == ("waking", True)
+    world.servers[name].on = True
+    world.ready(name, "True")
+    await world.step(2)
+    assert (world.state(name), world.tainted(name)) == ("awake", False)
+
+
 @pytest.mark.parametrize("node", ["taken back", "deleted"])
 async def test_a_server_of_which_people_have_removed_everything_is_marked_and_woken_with_its_next_nodebmc(world, node):
     name = await asleep(world)

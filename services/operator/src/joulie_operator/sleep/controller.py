@@ -177,6 +177,10 @@ class SleepController:
         if known is not None and self._written_over.get(name) == node.node.resource_version:
             return known
         stored = stored_record(node, now_s)
+        if node.ready is not True and (stored is None or stored.state is SleepState.AWAKE):
+            left = self._lost_marks.record_of(name, now_s)
+            if left is not None:
+                return left
         if stored is None:
             return known if known is not None and known.state is SleepState.AWAKE else SleepRecord(since_s=_ALWAYS_S)
         return known if known is not None and lasting(known) == stored else stored

@@ -9,7 +9,16 @@ from joulie_core import labels
 from joulie_core.kinds import NodeBMC
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
-from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState, intent_of
+from joulie_core.sleep import (
+    NodePowerFacts,
+    Shutdown,
+    SleepNode,
+    SleepReason,
+    SleepRecord,
+    SleepSettings,
+    SleepState,
+    intent_of,
+)
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.shutdowns import may_go_off
 
@@ -61,6 +70,7 @@ class LostMarks:
     """The servers that Joulie has switched off, or may have, and whose NodeBMCs with the mark are gone.
 
     In memory only: it is needed where people remove everything from the Node, too, before they write the NodeBMC again.
+    Until then the label of the Node names the server, unless its kubelet says that it is on.
     """
 
     def __init__(self) -> None:
@@ -75,6 +85,14 @@ class LostMarks:
             for name, record in records.items()
             if record.state in _MARKED and name not in present
         }
+
+    def record_of(self, name: NodeName, now_s: float) -> SleepRecord | None:
+        """Return the record of a node that is not ready and whose own record was removed; None of any other server."""
+        boot_id = self._boot_ids.get(name)
+        if boot_id is None:
+            return None
+        shutdown = Shutdown(now_s, boot_id)
+        return SleepRecord(state=SleepState.WAKING, since_s=now_s, reason=SleepReason.LEFT_OFF, shutdown=shutdown)
 
     def with_mark(self, bmc: Versioned[NodeBMC], request: SleepPowerRequest) -> SleepPowerRequest:
         """Return the request, with the mark that a deleted NodeBMC had, unless the server is confirmed to be on."""
