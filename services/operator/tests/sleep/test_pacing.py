@@ -74,14 +74,16 @@ async def test_the_interval_holds_where_it_is_shorter_than_the_pause():
 
 
 async def test_others_have_their_turn_only_after_long_work():
-    turns, ran = LoopTurns(), []
-    asyncio.get_running_loop().call_soon(ran.append, True)
+    loop, turns, ran = asyncio.get_running_loop(), LoopTurns(), []
+    loop.call_soon(ran.append, "at once")
     await turns.next()
     assert ran == []
-    await asyncio.sleep(0.02)
-    turns = LoopTurns()
-    turns._since_s -= 0.02
-    asyncio.get_running_loop().call_soon(ran.append, True)
-    ran.clear()
+    await asyncio.sleep(0.01)
+    began = loop.time()
+    loop.call_soon(ran.append, "after long work")
     await turns.next()
-    assert ran == [True]
+    assert ran == ["at once", "after long work"]
+    loop.call_soon(ran.append, "after no further work")
+    await turns.next()
+    assert ran == ["at once", "after long work"]
+    assert loop.time() == began, "a turn is no pause"

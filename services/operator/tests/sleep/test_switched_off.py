@@ -343,6 +343,16 @@ def test_every_server_that_joulie_switched_off_and_that_is_not_on_is_in_one_list
     assert found == ({N1: reason} if listed else {})
 
 
+def test_a_mark_says_in_whole_seconds_when_and_which_boot_was_switched_off():
+    text = mark_text(1_800_000_000.25, "first")
+    assert json.loads(text) == {"at": "2027-01-15T08:00:00Z", "bootID": "first"}
+    assert marked_shutdown({SWITCHED_OFF: text}) == Shutdown(1_800_000_000.0, "first")
+
+
+def test_a_mark_without_a_boot_is_of_an_unknown_one():
+    assert marked_shutdown({SWITCHED_OFF: '{"at":"2027-01-15T08:00:00Z"}'}) == Shutdown(1_800_000_000.0, "")
+
+
 # --- pods and people --------------------------------------------------------------------------------------------------
 
 
