@@ -10,6 +10,7 @@ from joulie_core.kinds.node_sleep_policy import SleepMode
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
     NodePowerFacts,
+    Shutdown,
     SleepNode,
     SleepPod,
     SleepReason,
@@ -129,6 +130,47 @@ def test_nodes_that_no_policy_acts_for_any_more_are_woken_together(planner, deci
     assert used == records
 
 
+def test_a_node_that_is_awake_and_was_switched_off_is_decided_about_without_a_policy(planner, decisions):
+    """Its server may still go off, whatever its record says."""
+    power = NodePowerFacts(
+        state=PowerState.ON,
+        sampled_at_s=NOW_S,
+        reachable=True,
+        wake_proven=True,
+        off_allowed=True,
+        switched_off=Shutdown(NOW_S - 5),
+    )
+    found = plan(planner, [node("a", power=power), node("b"), node("c", power=None)], [])
+    assert found.records == {"a": record(SleepState.AWAKE)}
+
+
+def test_a_record_of_a_node_that_is_gone_is_no_reason_to_fail(planner, decisions):
+    found = plan(planner, [node("a")], [], {"gone": record(SleepState.ASLEEP), "awake": record(SleepState.AWAKE)})
+    assert found.records == {}
+
+
+@pytest.mark.parametrize("mode", [SleepMode.ACT, SleepMode.RECOMMEND])
+def test_what_fails_for_one_policy_is_counted_and_leaves_the_others(monkeypatch, mode):
+    registry = CollectorRegistry()
+    answers = Decisions()
+    answers.states = {"b": SleepState.CORDONED}
+
+    def decide(cluster, records, now_s, settings):
+        if settings.min_awake == 7:
+            raise RuntimeError("defect")
+        return answers(cluster, records, now_s, settings)
+
+    monkeypatch.setattr(planner_module, "decide", decide)
+    failing = policy("p", "a", mode=mode, settings=SleepSettings(min_awake=7))
+    found = plan(SleepPlanner(Failures(registry)), [node("a"), node("b")], [failing, policy("q", "b", mode=mode)])
+    if mode is SleepMode.ACT:
+        assert found.records == {"b": record(SleepState.CORDONED)}
+    else:
+        assert found.recommended == {"q": frozenset({"b"})}
+    labels = {"work": "decide about sleep of a policy"}
+    assert registry.get_sample_value("joulie_internal_errors_total", labels) == 1
+
+
 def test_nothing_is_decided_where_all_are_awake_and_no_policy_acts(planner, decisions):
     found = plan(planner, [node("a")], [policy("p", "a", mode=SleepMode.OBSERVE)])
     assert (found.records, found.recommended, decisions.asked) == ({}, {}, [])
@@ -183,6 +225,33 @@ def test_pods_that_come_to_a_node_that_would_be_off_count_as_its_wake(planner, d
     cluster, used, _ = decisions.asked[1]
     assert used["a"] == SleepRecord(since_s=NOW_S)
     assert by_name(cluster)["a"].power.state is PowerState.ON
+
+
+def test_the_number_of_sleeps_stays_where_pods_wake_a_node_that_is_imagined_to_sleep(planner, monkeypatch):
+    asked = []
+
+    def decide(cluster, records, now_s, settings):
+        asked.append(dict(records))
+        return {each.name: record(SleepState.ASLEEP, sleeps=3) for each in cluster.nodes}
+
+    monkeypatch.setattr(planner_module, "decide", decide)
+    plan(planner, [node("a")], [recommends("a")])
+    plan(planner, [node("a", protected_pods=1)], [recommends("a")])
+    assert asked[1]["a"] == SleepRecord(since_s=NOW_S, sleeps=3)
+
+
+@pytest.mark.parametrize("unknown", ["way_off", "readable"])
+def test_a_server_that_cannot_be_powered_off_is_not_imagined_to_be(planner, decisions, unknown):
+    power = NodePowerFacts(
+        state=PowerState.ON,
+        sampled_at_s=NOW_S,
+        reachable=True,
+        wake_proven=True,
+        off_allowed=True,
+        **{unknown: False},
+    )
+    plan(planner, [node("a", power=power)], [recommends("a")])
+    assert getattr(by_name(decisions.asked[0][0])["a"].power, unknown) is False
 
 
 def test_what_was_recommended_is_forgotten_with_the_policy(planner, decisions):
