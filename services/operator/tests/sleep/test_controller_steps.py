@@ -379,7 +379,9 @@ async def test_what_is_remembered_of_a_node_without_a_record_counts_while_it_is_
 
 
 async def test_a_record_that_others_have_removed_with_the_taint_is_gone(world):
+    """What remains is the mark of the NodeBMC."""
     world.node(SleepState.ASLEEP)
+    world.bmc()
     await world.step()
     world.watches.nodes["n1"] = seen_node("n1", version="50")
     await world.step()
