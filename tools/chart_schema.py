@@ -248,6 +248,7 @@ def _resource_manager() -> _Schema:
             "hostNriPath": _PATH,
             "hostStatePath": _PATH,
             "rdt": _closed({"enabled": _FLAG}),
+            "exportedResources": _closed({"enabled": _FLAG}),
         }
     )
 

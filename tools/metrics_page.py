@@ -49,6 +49,7 @@ class _NoContainers:
     counts = ManagerCounts()
     usage_milli: Mapping[str, int] = MappingProxyType({})
     configuration_problem = None
+    files = SimpleNamespace(failed=0)
     classes = SimpleNamespace(problem=None, shortfalls={})
     engine = SimpleNamespace(ledger=SimpleNamespace(pending=()), placements={}, containers={}, zones=(), cpu_classes={})
     updater = SimpleNamespace(sent=0, failed=0)

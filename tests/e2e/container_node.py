@@ -50,6 +50,7 @@ class ResourceManager:
             "state-dir": directory / "state",
             "metrics-addr": f"{LOOPBACK}:{port}",
             "node-name": node.name,
+            "export-host-dir": directory / "state",
         }
         argv = [
             sys.executable,
@@ -112,6 +113,29 @@ class Workload:
             AssertionError: It does not run.
         """
         return ContainerGroup.of(min(await self.pids()))
+
+    async def file(self, path: str) -> str:
+        """Return a file as the container sees it.
+
+        Raises:
+            AssertionError: It does not run, or has no such file.
+        """
+        inside = Path(f"/proc/{min(await self.pids())}/root{path}")
+        try:
+            return await asyncio.to_thread(inside.read_text)
+        except FileNotFoundError as error:
+            raise AssertionError(f"no {path} in the container") from error
+
+    async def mount_options(self, path: str) -> set[str]:
+        """Return the options of what is mounted at a path in the container.
+
+        Raises:
+            AssertionError: It does not run, or nothing is mounted there.
+        """
+        table = await asyncio.to_thread(Path(f"/proc/{min(await self.pids())}/mountinfo").read_text)
+        found = [fields[5] for line in table.splitlines() if (fields := line.split())[4] == path]
+        assert found, f"nothing is mounted at {path}"
+        return set(found[-1].split(","))
 
     async def resize(self, cpu: str) -> None:
         """Change request and limit of the running container in place."""

@@ -47,6 +47,8 @@ BALLOONS = {
 }
 TOPOLOGY_AWARE = {"availableResources": {"cpu": f"cpuset:{ALL}"}}
 
+RESOURCES_FILE = "/.nri-resource-policy/resources.sh"
+
 Run = Callable[..., Awaitable[Workload]]
 Manage = Callable[..., Awaitable[ResourceManager]]
 
@@ -137,6 +139,37 @@ async def test_a_guaranteed_container_gets_a_cpu_of_its_own_and_the_others_get_i
     await exclusive.delete()
     await eventually(on(shared, ALL), within_s=10)
     assert await shared.restarts() == 0
+
+
+async def test_a_container_reads_its_own_cpus_and_cannot_write_them(manage: Manage, run: Run) -> None:
+    manager = await manage("topology-aware", TOPOLOGY_AWARE)
+    shared = await run("shared")
+    await eventually(on(shared, ALL), within_s=20)
+    assert await shared_cpus(shared) == ALL
+
+    exclusive = await run("exclusive", cpu="1")
+    await eventually(lambda: one_cpu(exclusive), within_s=20)
+    own = await exclusive.cpus()
+    assert f'EXCLUSIVE_CPUS="{own}"' in await exclusive.file(RESOURCES_FILE)
+    assert await shared_cpus(exclusive) == IdSet()
+
+    async def follows() -> None:
+        assert await shared_cpus(shared) == ALL - own
+
+    await eventually(follows, within_s=5)
+    assert "ro" in await shared.mount_options(str(Path(RESOURCES_FILE).parent))
+    await exclusive.delete()
+    await shared.delete()
+
+    async def gone() -> None:
+        assert list((manager.directory / "state" / "exported").iterdir()) == []
+
+    await eventually(gone, within_s=10)
+
+
+async def shared_cpus(pod: Workload) -> IdSet:
+    (line,) = (line for line in (await pod.file(RESOURCES_FILE)).splitlines() if line.startswith("SHARED_CPUS="))
+    return IdSet.parse(line.removeprefix("SHARED_CPUS=").strip('"'))
 
 
 async def one_cpu(pod: Workload) -> None:

@@ -235,6 +235,20 @@ def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     assert "/host/sys/fs/resctrl" in mounts
 
 
+def test_containers_get_a_file_from_the_state_directory_on_the_node_only_where_that_is_on(helm: Helm):
+    def manager(**values) -> tuple[str | None, str]:
+        values = {"enabled": True, "hostStatePath": "/node/state", **values}
+        agent = find(helm.render({"agent": {"resourceManager": values}}), "DaemonSet", "joulie-agent")
+        container = containers(agent)["resource-manager"]
+        mount = next(each for each in container["volumeMounts"] if each["name"] == "resources-state")
+        assert mount["mountPath"] == env_of(container)["STATE_DIR"]
+        volume = next(each for each in pod_spec(agent)["volumes"] if each["name"] == "resources-state")
+        return env_of(container).get("EXPORT_HOST_DIR"), volume["hostPath"]["path"]
+
+    assert manager() == (None, "/node/state")
+    assert manager(exportedResources={"enabled": True}) == ("/node/state", "/node/state")
+
+
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
 def test_every_command_of_the_agents_that_the_chart_runs_exists(helm: Helm, values):
     for workload in _workloads(helm.render(values)):

@@ -19,6 +19,10 @@ use or API token; nothing of the host is writable but its state directory.
       value: /host
     - name: STATE_DIR
       value: /var/lib/joulie-resources
+    {{- if $manager.exportedResources.enabled }}
+    - name: EXPORT_HOST_DIR
+      value: {{ $manager.hostStatePath | quote }}
+    {{- end }}
     - name: NRI_SOCKET
       value: /var/run/nri/nri.sock
     - name: ACTUATOR_SOCKET

@@ -18,6 +18,8 @@ from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.hints import HintSource
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.pipeline import Pipeline
+from joulie_agent.resources.resource_file_directory import ResourceFileDirectory
+from joulie_agent.resources.resource_files import ResourceFiles
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.translate import ContainerReader
 from joulie_agent.resources.updates import Updater
@@ -187,13 +189,19 @@ def host_without_devices():
 class Manager:
     """A resource manager connected to a fake runtime."""
 
-    def __init__(self, directory: Path, runtime: FakeNriRuntime, policy, on_deadline):
+    def __init__(self, directory: Path, runtime: FakeNriRuntime, policy, on_deadline, exports):
         self.recorder = Recorder()
         self.policy = policy
         self.runtime = runtime
         self.cache = Cache(directory / "state")
         self.ledger = Ledger(time.monotonic)
         self.engine = PlacementEngine(self.ledger, self.cache, self.recorder, values_of, self.adjust)
+        self.file_directory = ResourceFileDirectory(directory / "state")
+        self.files = None
+        if exports:
+            topology = host_without_devices()[1]
+            self.files = ResourceFiles(self.engine, self.file_directory, Path("/on/the/host"), topology)
+            self.ledger.on_change = self.files.wake
         content = self.cache.load()
         if content:
             self.engine.restore(content)
@@ -205,6 +213,7 @@ class Manager:
             on_deadline=on_deadline,
             on_configure=self.configured,
             updates_wanted=lambda: self.updater.wake(),  # noqa: PLW0108 - it exists later
+            files=self.files,
         )
         endpoint = NriEndpoint(name="joulie", index="90", path=directory / "nri.sock")
         self.connection = NriConnection(self.pipeline, endpoint, chance=lambda: 0.0)
@@ -225,6 +234,8 @@ class Manager:
     async def start(self):
         await self.pipeline.apply(Configured(policy=self.policy, manifest={"kind": "SlicesPolicy"}))
         self.tasks = [asyncio.create_task(self.connection.run()), asyncio.create_task(self.updater.run())]
+        if self.files is not None:
+            self.tasks.append(asyncio.create_task(self.files.run()))
         await self.runtime.registered()
 
     async def kill(self):
@@ -288,14 +299,14 @@ class Node:
                 for manager in self.managers:
                     await manager.kill()
 
-    def manager(self, policy=None, *, on_deadline=OnDeadline.ADMIT):
+    def manager(self, policy=None, *, on_deadline=OnDeadline.ADMIT, exports=False):
         """A resource manager that has read its cache, and is not registered."""
-        manager = Manager(self.directory, self.runtime, policy or SlicesPolicy(), on_deadline)
+        manager = Manager(self.directory, self.runtime, policy or SlicesPolicy(), on_deadline, exports)
         self.managers.append(manager)
         return manager
 
-    async def start(self, policy=None, *, on_deadline=OnDeadline.ADMIT):
-        manager = self.manager(policy, on_deadline=on_deadline)
+    async def start(self, policy=None, *, on_deadline=OnDeadline.ADMIT, exports=False):
+        manager = self.manager(policy, on_deadline=on_deadline, exports=exports)
         await manager.start()
         return manager
 

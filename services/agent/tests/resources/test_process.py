@@ -25,8 +25,10 @@ from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.sole import NotAloneError
 from joulie_agent.testing.host_files import put_host
 from joulie_api.settings import read_settings
+from joulie_core.containers.annotations import DOMAIN
 from joulie_core.containers.idset import Cpus
-from joulie_core.testing.machines import MachineShape
+from joulie_core.containers.topology import MemoryKind
+from joulie_core.testing.machines import GIB, AttachedMemory, MachineShape
 
 
 def manifest(available, **spec):
@@ -60,9 +62,9 @@ class Process:
 class Host:
     """A node with a fake runtime; processes come and go."""
 
-    def __init__(self, node, root):
+    def __init__(self, node, root, shape=MachineShape(packages=2, cores_per_node=4)):  # noqa: B008 - it is frozen
         self.node, self.root = node, root
-        put_host(root, MachineShape(packages=2, cores_per_node=4).topology())
+        put_host(root, shape.topology())
 
     @asynccontextmanager
     async def process(self, *, registered=True, **settings):
@@ -421,3 +423,29 @@ async def test_a_pod_on_cpus_whose_class_the_hardware_does_not_serve_gets_an_eve
     (event,) = node_agent.events
     assert (event.pod, event.reason) == ("pod", "CpuClassNotInForce")
     assert event.message == "container a: CPU class night is not in force: disabled_idle_states: no idle state C99"
+
+
+async def test_containers_read_their_cpus_and_memory_nodes_by_kind(node, tmp_path):
+    root = tmp_path / "host"
+    root.mkdir()
+    hbm = AttachedMemory(MemoryKind.HBM, capacity_bytes=8 * GIB)
+    host = Host(node, root, MachineShape(cores_per_node=8, attached=(hbm,), isolated=Cpus.parse("6-7")))
+    settings = {"POLICY": "topology-aware", "EXPORT_HOST_DIR": "/run/joulie-resources"}
+    async with host.process(**settings) as running:
+        await node.runtime.run_pod(node.pod(annotations={f"memory-type.{DOMAIN}": "hbm"}))
+        await host.node.add(host.node.container("a", milli=500))
+        text = (root / "state/exported/a/resources.sh").read_text()
+        values = dict(line.split("=") for line in text.splitlines())
+        placed = host.node.runtime.containers["a"].linux.resources.cpu
+        assert values["SHARED_CPUS"] == f'"{placed.cpus}"'
+        assert placed.mems == "1"
+        memory = {name: values[name] for name in values if name.endswith("_MEMS")}
+        assert memory == {"ALL_MEMS": '"1"', "DRAM_MEMS": '""', "PMEM_MEMS": '""', "HBM_MEMS": '"1"'}
+        assert (await running.series())["joulie_container_resources_file_failures_total",] == 0
+
+
+async def test_without_the_setting_there_are_no_files_and_no_series_of_them(host):
+    async with host.process() as running:
+        await host.node.add(host.node.container("a"))
+        assert not (host.root / "state/exported").exists()
+        assert ("joulie_container_resources_file_failures_total",) not in await running.series()

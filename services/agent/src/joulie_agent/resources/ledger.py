@@ -42,6 +42,10 @@ class SentUpdate(NamedTuple):
     revision: int = 0
 
 
+def _nothing() -> None:
+    """Do nothing at a change."""
+
+
 @dataclass(slots=True)
 class _Entry:
     wanted: ContainerValues = UNSET
@@ -100,6 +104,8 @@ class Ledger:
         self._unstarted: dict[ContainerId, dict[ContainerId, Cpus | None]] = {}
         #: Created containers that do not run yet.
         self._not_running: set[ContainerId] = set()
+        self.on_change: Callable[[], None] = _nothing
+        """Called when what is in force has changed as far as known."""
 
     def want(self, container: ContainerId, values: ContainerValues, exclusive: Cpus = EMPTY) -> None:
         """Note what a container is to have, and which of its CPUs no other container may use."""
@@ -137,6 +143,7 @@ class Ledger:
         entry = self._entry(container)
         entry.in_force = values.over(entry.in_force)
         self._sort(container)
+        self.on_change()
 
     def forget(self, container: ContainerId) -> None:
         """Drop a container that has ended; what its creation was to change in others is sent again."""
@@ -248,6 +255,7 @@ class Ledger:
             else:
                 entry.accepted(update.values)
             self._sort(update.container)
+        self.on_change()
 
     def next_retry_s(self) -> float | None:
         """Return the time until the next repetition of a failed update, in seconds; None without one."""
@@ -290,6 +298,7 @@ class Ledger:
         entry.revision += 1
         entry.accepted(entry.wanted)
         self._pending.discard(container)
+        self.on_change()
 
     def _sort(self, container: ContainerId) -> None:
         if self._entries[container].pending:

@@ -37,6 +37,8 @@ from joulie_agent.resources.pipeline import Pipeline
 from joulie_agent.resources.registry import policy_definition
 from joulie_agent.resources.renewal import RequestExecutor
 from joulie_agent.resources.reports import DecisionReports, EventRecorder
+from joulie_agent.resources.resource_file_directory import ResourceFileDirectory
+from joulie_agent.resources.resource_files import ResourceFiles
 from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.translate import ContainerReader, memory_bytes
 from joulie_agent.resources.updates import Updater
@@ -100,6 +102,11 @@ class ResourceManager:
             self._adjustments.adjusted,
             classes_of=self._controllers.classes_of,
         )
+        self.files: ResourceFiles | None = None
+        if settings.export_host_dir:
+            directory = ResourceFileDirectory(Path(settings.state_dir))
+            self.files = ResourceFiles(self.engine, directory, Path(settings.export_host_dir), topology)
+            ledger.on_change = self.files.wake
         self.pipeline = Pipeline(
             self.engine,
             self._reader,
@@ -108,6 +115,7 @@ class ResourceManager:
             on_deadline=settings.on_deadline,
             on_configure=self._on_configure,
             updates_wanted=self._wake_updater,
+            files=self.files,
         )
         endpoint = nri_endpoint(
             os.environ, path=Path(settings.nri_socket), name=settings.plugin_name, index=settings.plugin_index
@@ -149,6 +157,8 @@ class ResourceManager:
         """Place containers on changed hardware."""
         hints = HintSource(self._sys, topology)
         self._reader.use_host(hints, memory_bytes(topology))
+        if self.files is not None:
+            self.files.use_topology(topology)
         await self.configuration.use_host(PolicyHost(topology=topology, close_cpus=hints.close_cpus))
 
     def not_registered(self) -> str | None:

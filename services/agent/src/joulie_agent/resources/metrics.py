@@ -12,6 +12,7 @@ from joulie_agent.nri.connection import NriState
 from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_agent.resources.engine import PlacementEngine
 from joulie_agent.resources.pipeline import PipelineRequest
+from joulie_agent.resources.resource_files import ResourceFiles
 from joulie_agent.resources.updates import Updater
 from joulie_api.metrics import NodeSeriesCollector, Registry, counter, gauge
 from joulie_core.containers.container import ContainerId
@@ -51,6 +52,10 @@ class MeasuredManager(Protocol):
     @property
     def classes(self) -> CpuClassController:
         """The CPU classes."""
+
+    @property
+    def files(self) -> ResourceFiles | None:
+        """The files that containers read; None where they get none."""
 
     @property
     def usage_milli(self) -> Mapping[ContainerId, int]:
@@ -138,6 +143,13 @@ def _process_series(manager: MeasuredManager) -> Iterator[Metric]:
     yield gauge(
         "joulie_container_updates_pending", "Containers whose update is pending.", (), [((), float(len(pending)))]
     )
+    if manager.files is not None:
+        yield counter(
+            "joulie_container_resources_file_failures_total",
+            "Failed writes and removals of files with the resources of containers.",
+            (),
+            [((), float(manager.files.failed))],
+        )
     yield gauge(
         "joulie_container_policy_configuration_valid",
         "1 where the newest configuration is in force, 0 where it was refused.",

@@ -22,6 +22,7 @@ from joulie_agent.nri.proto.nri_pb2 import (
     ContainerAdjustment,
     CreateContainerResponse,
     LinuxResources,
+    Mount,
     PodSandbox,
     StopContainerResponse,
     SynchronizeResponse,
@@ -70,6 +71,16 @@ class AdjustmentControllers(Protocol):
         """Add to an adjustment."""
 
 
+class ContainerFiles(Protocol):
+    """Files that are mounted into containers."""
+
+    async def create(self, container: ContainerId) -> Mount | None:
+        """Write the file of a container that is being created; None where it starts without."""
+
+    def wake(self) -> None:
+        """Note that containers or placements may have changed."""
+
+
 @dataclass(slots=True)
 class _Creation:
     """A creation that waits for its turn."""
@@ -78,6 +89,8 @@ class _Creation:
     refused: bool = False
     #: It was replied to before its turn came.
     late: bool = False
+    #: What the reply mounts into the container.
+    mount: Mount | None = None
 
 
 class Pipeline:
@@ -91,6 +104,7 @@ class Pipeline:
         on_deadline: what happens to a creation that does not get its turn in time.
         on_configure: takes the runtime when it configures the plugin.
         updates_wanted: called when there may be updates to send that no reply carries.
+        files: what is mounted into new containers; None where nothing is.
     """
 
     def __init__(
@@ -103,6 +117,7 @@ class Pipeline:
         on_deadline: OnDeadline,
         on_configure: Callable[[RuntimeInfo], Awaitable[None]],
         updates_wanted: Callable[[], None],
+        files: ContainerFiles | None = None,
     ) -> None:
         self._engine = engine
         self._reader = reader
@@ -111,6 +126,7 @@ class Pipeline:
         self._on_deadline = on_deadline
         self._on_configure = on_configure
         self._updates_wanted = updates_wanted
+        self._files = files
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
         self._cgroups: dict[ContainerId, str] = {}
@@ -186,6 +202,8 @@ class Pipeline:
         async def work() -> None:
             if not creation.refused:
                 await self._engine.create(info, with_classes=not creation.late)
+                if self._files is not None and not creation.late:
+                    creation.mount = await self._files.create(info.id)
 
         if await self._in_turn(PipelineRequest.CREATE, work):
             if info.id not in self._engine.containers:
@@ -193,6 +211,8 @@ class Pipeline:
                 return CreateContainerResponse(adjust=ContainerAdjustment())
             updates = self._engine.ledger.reply_to_creation(info.id)
             adjustment = self._adjustment(info, self._engine.ledger.wanted(info.id))
+            if creation.mount is not None:
+                adjustment.mounts.append(creation.mount)
             response = CreateContainerResponse(adjust=adjustment)
             add_updates(response.update, updates)
             return response
@@ -330,6 +350,9 @@ class Pipeline:
             except RequestRefusedError:
                 await self._engine.save()  # an earlier container of the name of a refused one is gone
                 raise
+            finally:
+                if self._files is not None:
+                    self._files.wake()
             await self._engine.save()
 
     async def _release(self, request: PipelineRequest, names: Callable[[], Sequence[ContainerId]]) -> bool:

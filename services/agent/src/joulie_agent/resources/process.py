@@ -89,6 +89,8 @@ def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, seen
     app.spawn("updates", manager.updater.run())
     app.spawn("CPU classes", manager.classes.run())
     app.spawn("interrupts", manager.interrupts.run())
+    if manager.files is not None:
+        app.spawn("resources files", manager.files.run())
     app.spawn("topology", _follow_topology(manager, Path(settings.host_root), seen))
     if settings.config_file:
         app.spawn("configuration", manager.configuration.watch(settings.config_poll_interval))

@@ -58,6 +58,10 @@ class ResourcesSettings(ProcessSettings):
     state_dir: str = "/var/lib/joulie-resources"
     """Directory of the cache: pods, containers, grants and the last configuration in force."""
 
+    export_host_dir: Annotated[str, Field(pattern=r"^(/.*)?$")] = ""
+    """STATE_DIR as the container runtime sees it. Where it is set, each new container that the policy places has a file
+    with its CPUs and memory nodes, /.nri-resource-policy/resources.sh; unset, containers get no such mount."""
+
     actuator_socket: str = ""
     """Socket of the actuator, which applies CPU classes; unset, they are not applied."""
 
