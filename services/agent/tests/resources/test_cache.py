@@ -1,5 +1,6 @@
 import asyncio
 import os
+import stat
 import threading
 import time
 from dataclasses import replace
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from joulie_agent.resources.cache import CACHE_FILE, REJECTED_FILE, Cache
-from joulie_agent.resources.values import ContainerValues
+from joulie_agent.resources.cache import CACHE_FILE, REJECTED_FILE, Cache, CachedContainer, CachedPod
+from joulie_agent.resources.values import ContainerValues, CreationClasses
 from joulie_agent.testing.kill_points import Fate, Killed
 from joulie_core.containers.container import (
     ContainerId,
@@ -302,3 +303,95 @@ async def test_a_cancelled_save_is_made_up_for_by_the_next_one(tmp_path):
     assert loaded(tmp_path)[1] == {"a"}
     await cache.save()
     assert loaded(tmp_path)[1] == {"a", "b"}
+
+
+async def test_everything_about_a_container_is_stored(tmp_path):
+    resources = ContainerResources(
+        cpu_request_milli=100, cpu_limit_milli=200, memory_request_bytes=300, memory_limit_bytes=400
+    )
+    values = ContainerValues(cpu_shares=5, cpu_quota_us=6, memory_limit_bytes=7)
+    cache = Cache(tmp_path)
+    cache.put(replace(container("a"), resources=resources), values, CreationClasses(rdt="gold", blockio="slow"))
+    await cache.save()
+    content = Cache(tmp_path).load()
+    assert content.containers == {
+        "a": CachedContainer(
+            pod="pod-a",
+            name="main",
+            created_ns=7,
+            cpu_request_milli=100,
+            cpu_limit_milli=200,
+            memory_request_bytes=300,
+            memory_limit_bytes=400,
+            set_cpu_shares=5,
+            set_cpu_quota_us=6,
+            set_memory_limit_bytes=7,
+            rdt_class="gold",
+            blockio_class="slow",
+        )
+    }
+    assert content.pods == {"pod-a": CachedPod(uid="uid-a", namespace="ns", name="p-a", qos="Burstable")}
+    assert (content.version, content.policy, content.configuration) == (1, "", None)
+
+
+CHANGES = {
+    "resources": lambda cache: cache.put(container("a", milli=7), ContainerValues(cpu_shares=77)),
+    "values": lambda cache: cache.put(container("a"), ContainerValues(cpu_shares=78)),
+    "classes": lambda cache: cache.put(container("a"), ContainerValues(cpu_shares=77), CreationClasses(rdt="gold")),
+    "another container": lambda cache: cache.put(container("b"), ContainerValues()),
+    "an end": lambda cache: cache.drop(ContainerId("a")),
+    "all ends": lambda cache: cache.clear(),
+    "a policy": lambda cache: cache.set_head("other", {"kind": "BalloonsPolicy", "spec": {"pinCPU": True}}),
+    "a configuration": lambda cache: cache.set_head("balloons", {"kind": "BalloonsPolicy"}),
+    "a grant": lambda cache: cache.set_grants({ContainerId("a"): {"cpus": "1", "milli": 100}}),
+    "no grant": lambda cache: cache.set_grants({}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_each_change_alone_is_written_by_the_next_save_and_by_no_later_one(tmp_path, change):
+    cache = filled(tmp_path, ["a"])
+    await cache.save()
+    before = Cache(tmp_path).load()
+    change(cache)
+    await cache.save()
+    assert Cache(tmp_path).load() != before
+    inode = (tmp_path / CACHE_FILE).stat().st_ino
+    change(cache)
+    await cache.save()
+    assert (tmp_path / CACHE_FILE).stat().st_ino == inode
+
+
+async def test_only_this_user_writes_the_file_and_only_its_group_looks_for_it(tmp_path):
+    umask = os.umask(0)
+    try:
+        await filled(tmp_path / "state", ["a"]).save()
+    finally:
+        os.umask(umask)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state", tmp_path / "state" / CACHE_FILE)]
+    assert modes == [0o710, 0o644]
+
+
+@pytest.mark.parametrize(
+    ("size", "problem"), [(64 << 20, "cannot be decoded"), ((64 << 20) + 1, "more than any cache")]
+)
+def test_a_file_that_is_larger_than_any_cache_is_not_read(tmp_path, size, problem):
+    (tmp_path / CACHE_FILE).touch(0o600)
+    os.truncate(tmp_path / CACHE_FILE, size)
+    assert problem in rejected(tmp_path)
+
+
+def test_a_file_that_cannot_be_set_aside_is_not_used_either(tmp_path):
+    (tmp_path / CACHE_FILE).write_text("{")
+    (tmp_path / CACHE_FILE).chmod(0o600)
+    (tmp_path / REJECTED_FILE).mkdir()
+    with capture_logs() as logs:
+        assert Cache(tmp_path).load() is None
+    assert [line["event"] for line in logs] == ["cache rejected", "rejected cache not set aside"]
+
+
+async def test_a_new_file_that_is_complete_is_read_where_the_old_one_is_gone(tmp_path):
+    await filled(tmp_path, ["a"]).save()
+    (tmp_path / CACHE_FILE).rename(tmp_path / f"{CACHE_FILE}.new")
+    assert loaded(tmp_path)[1] == {"a"}
+    assert [path.name for path in tmp_path.iterdir()] == [CACHE_FILE]
