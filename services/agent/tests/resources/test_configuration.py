@@ -228,3 +228,86 @@ async def test_a_file_that_is_nested_deeply_leaves_the_default(applied, file):
     await config.start(None)
     assert "nested too deeply" in config.problem
     assert applied.cpus == ["0"]
+
+
+async def test_changed_hardware_on_which_the_configuration_is_wrong_changes_nothing(applied):
+    hosts = []
+
+    def build(spec, host):
+        hosts.append(host)
+        if host == "0-1":
+            raise PolicyConfigError("CPU 2 is not online")
+        return Policy(spec, host)
+
+    definition = PolicyDefinition(kind=ExamplePolicy, build=build, default_spec={})
+    config = Configuration(definition, "0-7", applied, file=None)
+    await config.start(manifest(2))
+    await config.use_host("0-1")
+    assert (applied.cpus, config.problem) == (["2"], "on changed hardware: CPU 2 is not online")
+    assert config.active.source is ConfigurationSource.CACHE
+    await config.push(ConfigurationSource.CLUSTER, json.dumps(manifest(3)))
+    assert (applied.cpus, config.problem) == (["2", "3"], None)
+    assert hosts == ["0-7", "0-1", "0-7"]
+
+
+async def test_changed_hardware_is_what_later_configurations_are_built_for(applied):
+    config = configuration(applied)
+    await config.start(manifest(2))
+    await config.use_host("0-3")
+    assert (config.active.source, config.active.manifest) == (ConfigurationSource.CACHE, manifest(2))
+    with pytest.raises(InvalidConfigurationError, match="online are 0-3"):
+        await config.push(ConfigurationSource.CLUSTER, json.dumps(manifest(99)))
+
+
+async def test_the_same_configuration_of_another_source_is_applied(applied):
+    config = configuration(applied)
+    await config.start(manifest(2))
+    await config.push(ConfigurationSource.RUNTIME, json.dumps(manifest(2)))
+    assert (applied.cpus, config.active.source) == (["2", "2"], ConfigurationSource.RUNTIME)
+
+
+async def test_a_push_where_a_file_takes_precedence_is_no_problem_of_the_file(applied, file):
+    config = configuration(applied, file)
+    await config.start(None)
+    with pytest.raises(InvalidConfigurationError, match=str(file)):
+        await config.push(ConfigurationSource.RUNTIME, "{")
+    assert config.problem is None
+
+
+MOST = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "it has 0 documents"),
+        ("---\n---\n", "it has 0 documents"),
+        ("a: 1\n---\nb: 2", "it has 2 documents; write one manifest"),
+        (" " * (MOST + 1), f"{MOST + 1} characters are more than an object may have"),
+        ("a: [", "not YAML or JSON"),
+    ],
+)
+def test_what_is_not_one_document_of_the_size_of_an_object_is_refused_with_the_reason(text, problem):
+    with pytest.raises(InvalidConfigurationError, match=problem):
+        parse_document(text)
+
+
+def test_a_document_of_the_size_of_an_object_is_parsed():
+    document = '{"a": 1}'
+    assert parse_document(document + " " * (MOST - len(document))) == {"a": 1}
+
+
+async def test_a_file_that_is_larger_than_an_object_is_refused(applied, file):
+    file.write_text(json.dumps(manifest(1)) + " " * MOST)
+    config = configuration(applied, file)
+    await config.start(None)
+    assert "more than an object may have" in config.problem
+    assert applied.cpus == ["0"]
+
+
+async def test_a_file_that_is_no_text_is_refused(applied, file):
+    file.write_bytes(b"\xff")
+    config = configuration(applied, file)
+    await config.start(None)
+    assert config.problem.startswith(f"{file}: it cannot be read: ")
+    assert applied.cpus == ["0"]

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from joulie_agent.actuator.interrupt_protocol import InterruptClaims
-from joulie_agent.actuator.protocol import ErrorReply, InterruptsReport, SetInterrupts
+from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, InterruptsReport, SetInterrupts
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.resources.interrupts import InterruptController
@@ -139,3 +139,33 @@ async def test_without_an_actuator_that_is_a_problem_where_something_is_wanted()
     await asyncio.sleep(1)
     assert controller.problem == "unavailable: ACTUATOR_SOCKET is not set"
     task.cancel()
+
+
+async def test_interrupts_that_the_kernel_holds_are_the_whole_problem_where_no_other_failed(controller, actuator):
+    actuator.reply = InterruptsReport(fixed=1)
+    controller.assign(WANTED)
+    await actuator.requests.get()
+    await asyncio.sleep(0.1)
+    assert controller.problem == "the kernel does not let 1 of them move"
+
+
+async def test_a_reply_to_something_else_is_a_failure_and_the_request_is_repeated(controller, actuator):
+    loop = asyncio.get_running_loop()
+    controller.assign(WANTED)
+    await actuator.requests.get()
+    await asyncio.sleep(0.1)
+    actuator.reply = CpuClassesReport(classes={})
+    controller.define(("eth*",))
+    request = await actuator.requests.get()
+    start = loop.time()
+    await asyncio.sleep(0.1)
+    assert controller.problem == "unexpected reply CpuClassesReport"
+    assert controller.report == InterruptsReport()
+    assert await actuator.requests.get() == request
+    assert loop.time() - start == pytest.approx(2.0)
+
+
+async def test_what_is_wanted_is_what_was_assigned_last(controller, actuator):
+    assert controller.wanted == NO_INTERRUPTS
+    controller.assign(WANTED)
+    assert controller.wanted == WANTED
