@@ -135,6 +135,28 @@ def test_a_pod_bound_after_the_last_look_is_counted_apart_only_if_it_came_past_t
     assert double.site.observer.unended == ([10.0] if tainted else [])
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_pod_that_finds_no_taint_is_counted_apart_only_if_a_person_removed_it_after_the_last_look(before):
+    async def remove(double):
+        double.site.observer.taint_removed_at_s["n01"] = asyncio.get_running_loop().time()
+
+    async def scene(double):
+        if before:
+            await remove(double)
+            await asyncio.sleep(1)
+        double.ask("n01")
+        await asyncio.sleep(5)
+        if not before:
+            await remove(double)
+        await asyncio.sleep(5)
+        double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(50)
+
+    double = play(scene)
+    assert double.kinds() == (["pod cut"] if before else [])
+    assert double.site.observer.untainted == ([] if before else [10.0])
+
+
 def test_a_pod_bound_before_the_last_look_is_cut_whatever_taint_it_came_past():
     async def scene(double):
         double.taint("n01")

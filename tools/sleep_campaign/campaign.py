@@ -37,6 +37,7 @@ class CampaignResult:
     logs: list[list[str]] = field(default_factory=list)
     races: list[float] = field(default_factory=list)
     unended: list[float] = field(default_factory=list)
+    untainted: list[float] = field(default_factory=list)
     offs: int = 0
     boots: int = 0
     pods: int = 0
@@ -82,7 +83,8 @@ async def _run(plan: CampaignPlan, result: CampaignResult, enough: int, progress
 def _take(site: CampaignSite, result: CampaignResult) -> None:
     observer = site.observer
     result.violations, result.logs = observer.violations, observer.logs
-    result.races, result.unended, result.offs = observer.races, observer.unended, observer.offs
+    result.races, result.unended, result.untainted = observer.races, observer.unended, observer.untainted
+    result.offs = observer.offs
     result.boots = sum(server.boots - 1 for server in site.cluster.servers.values())
     result.pods = site.cluster.made
     result.counts = site.journal.counts
@@ -123,8 +125,12 @@ def figures(result: CampaignResult) -> Iterable[str]:
     kinds = Counter(each.kind for each in result.violations)
     yield f"seed {result.plan.seed}: {result.hours:.1f} hours of {result.plan.nodes} nodes in {result.took_s:.0f} s"
     yield f"{result.offs} power-offs, {result.boots} boots, {result.pods} pods"
-    for what, found in (("ended in order", result.races), ("without shutdownGracePeriod", result.unended)):
+    for what, found in (
+        ("past the taint after the last look, ended in order", result.races),
+        ("past the taint after the last look, without shutdownGracePeriod", result.unended),
+        ("without the taint, which a person removed after the last look", result.untainted),
+    ):
         latest = f", at most {max(found):.1f} s after the request" if found else ""
-        yield f"bound past the taint after the last look, {what}: {len(found)}{latest}"
+        yield f"bound {what}: {len(found)}{latest}"
     yield from (f"DEFECTS of the {name}: {number:.0f}" for name, number in result.defects.items())
     yield ", ".join(f"{kind} {kinds[kind]}" for kind in ("pod cut", "unknown off", "stuck", "quarantined"))

@@ -50,7 +50,7 @@ class SleepObserver:
 
     Pods that were bound after the last look, past the taint, are counted apart, by the seconds from the request:
     `races` are those that their kubelet has ended in order, `unended` those of kubelets without a
-    `shutdownGracePeriod`.
+    `shutdownGracePeriod`, and `untainted` those that found no taint, which a person had removed after the last look.
     """
 
     def __init__(
@@ -61,6 +61,9 @@ class SleepObserver:
         self.logs: list[list[str]] = []
         self.races: list[float] = []
         self.unended: list[float] = []
+        self.untainted: list[float] = []
+        #: When a person removed Joulie's taint last, by node.
+        self.taint_removed_at_s: dict[str, float] = {}
         #: How often power went.
         self.offs = 0
         #: Since when there was no outage of the API server; and of BMCs, by node.
@@ -96,6 +99,10 @@ class SleepObserver:
             if after_s >= -LOOK_S and pod.past_taint:
                 # After the last look, past a taint that keeps pods away; nothing of Joulie can take the request back.
                 (self.races if at_request else self.unended).append(after_s)
+                continue
+            removed_at_s = self.taint_removed_at_s.get(server.name)
+            if removed_at_s is not None and server.asked_at_s - LOOK_S <= removed_at_s <= pod.bound_at_s:
+                self.untainted.append(after_s)
                 continue
             how = "by hand" if pod.by_hand else "by kube-scheduler"
             side = "after" if after_s >= 0 else "before"

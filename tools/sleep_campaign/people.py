@@ -11,8 +11,10 @@ from tools.sleep_campaign.site import POLICY, CampaignSite
 from tools.sleep_campaign.uninstalling import awake_by_hook
 
 from joulie_core import labels
+from joulie_core.kinds.node_bmc import PowerState
 
 _MAINTENANCE: Final = "joulie.io/maintenance"
+_WAIT_S: Final = 10.0
 
 
 def _patch(site: CampaignSite, kind: str, name: str, change: Mapping[str, Any], what: str) -> None:
@@ -45,11 +47,7 @@ async def strip_label(site: CampaignSite, dice: Random, _number: int) -> None:
 
 async def strip_taint(site: CampaignSite, dice: Random, _number: int) -> None:
     """Remove its taint."""
-    name = going(site, dice, "draining", "powering-off", "asleep")
-    node = site.api.get("Node", name)
-    if node is not None:
-        kept = [each for each in node["spec"].get("taints") or () if each["key"] != labels.ASLEEP_TAINT]
-        _patch(site, "Node", name, {"spec": {"taints": kept}}, "removes the taint")
+    _remove_taint(site, going(site, dice, "draining", "powering-off", "asleep"))
 
 
 async def strip_record(site: CampaignSite, dice: Random, _number: int) -> None:
@@ -62,21 +60,28 @@ async def strip_record(site: CampaignSite, dice: Random, _number: int) -> None:
 async def way_back(site: CampaignSite, dice: Random, _number: int) -> None:
     """Follow docs/sleep.md, "One node while the operator does not run", while it runs."""
     name = going(site, dice, "powering-off", "asleep")
+    await _reads(site, name, PowerState.OFF, 15 * MINUTE)
     _patch(site, "NodeBMC", name, {"spec": {"desiredPower": "On"}}, "requests power On")
-    server = site.cluster.servers[name]
-    for _ in range(60):
-        if server.power_state == "On":
-            break
-        await asyncio.sleep(10)
-    await _strip_taint_of(site, name)
+    await _reads(site, name, PowerState.ON, 30 * MINUTE)
+    _remove_taint(site, name)
     _patch(site, "Node", name, {"metadata": {"annotations": {labels.SLEEP_RECORD: None}}}, "removes the record")
     _patch(site, "Node", name, {"metadata": {"labels": {labels.SLEEP_STATE: None}}}, "removes the label")
     _patch(site, "NodeBMC", name, {"spec": {"desiredPower": None}}, "withdraws the request")
 
 
-async def _strip_taint_of(site: CampaignSite, name: str) -> None:
+async def _reads(site: CampaignSite, name: str, state: PowerState, patience_s: float) -> None:
+    """Wait as `kubectl wait` does, which some people do not take notice of where it gives up."""
+    for _ in range(int(patience_s / _WAIT_S)):
+        bmc = site.api.get("NodeBMC", name)
+        if bmc is not None and bmc.get("status", {}).get("powerState") == state:
+            return
+        await asyncio.sleep(_WAIT_S)
+
+
+def _remove_taint(site: CampaignSite, name: str) -> None:
     node = site.api.get("Node", name)
     if node is not None:
+        site.observer.taint_removed_at_s[name] = asyncio.get_running_loop().time()
         kept = [each for each in node["spec"].get("taints") or () if each["key"] != labels.ASLEEP_TAINT]
         _patch(site, "Node", name, {"spec": {"taints": kept}}, "removes the taint")
 

@@ -5,8 +5,8 @@ used, `joulie_internal_errors_total` a defect of Joulie, which is logged with it
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, Final
 
 import structlog
@@ -83,20 +83,12 @@ class Failures:
         self._internal.labels(work).inc()
         self._errors.failed(error, work=work, **subject)
 
-    @contextmanager
-    def contained(self, work: str, **subject: Any) -> Iterator[None]:
+    def contained(self, work: str, **subject: Any) -> "Contained":
         """End the work on one subject alone: an unexpected error is counted and logged, and not raised.
 
         A KubeError passes, since callers tell a failed write or a lost lease from a defect.
         """
-        try:
-            yield
-        except KubeError:
-            raise
-        except Exception as error:  # noqa: BLE001 - that is the purpose
-            self.internal_error(work, error, **subject)
-        else:
-            self.worked(work, **subject)
+        return Contained(self, work, subject)
 
     def worked(self, work: str, **subject: Any) -> None:
         """Note that the work on this subject succeeded, or that the subject is gone."""
@@ -107,3 +99,24 @@ class Failures:
         gone = subject.items()
         for log in (self._inputs, self._errors):
             log.retain(lambda each: not gone <= each.items())
+
+
+class Contained:
+    """The block of `Failures.contained`. A class, since passes over thousands of nodes enter it for each."""
+
+    __slots__ = ("_failures", "_subject", "_work")
+
+    def __init__(self, failures: Failures, work: str, subject: Mapping[str, Any]) -> None:
+        self._failures, self._work, self._subject = failures, work, subject
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        if error is None:
+            self._failures.worked(self._work, **self._subject)
+            return False
+        if isinstance(error, KubeError) or not isinstance(error, Exception):
+            return False
+        self._failures.internal_error(self._work, error, **self._subject)
+        return True

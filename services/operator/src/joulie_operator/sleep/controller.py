@@ -22,9 +22,9 @@ from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
-from joulie_core.sleep import SleepRecord, SleepState, intent_of
+from joulie_core.sleep import NodePowerFacts, SleepRecord, SleepState, intent_of
 from joulie_operator.events import Event
-from joulie_operator.sleep.facts import HardwareOf, SleepFacts, gather, power_facts
+from joulie_operator.sleep.facts import HardwareOf, SleepFacts, gather
 from joulie_operator.sleep.left_off import OffReason, servers_off
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.notices import sleep_event
@@ -232,12 +232,14 @@ class SleepController:
             name = NodeName(bmc.name)
             if name in before and name not in settled:
                 continue
+            power = facts.power.get(name)
+            if power is None:
+                continue
             node, decided = facts.nodes.get(name), settled.get(name)
             was = before[name].state if name in before else None
             with self._parts.failures.contained("sleep power", node=name):
-                wanted = wanted_power(power_facts(bmc), node, decided, now_s)
-                request = self._lost_marks.with_mark(bmc, wanted)
-                await self._attempt("power", self._request_power(bmc, request, was=was, now_s=now_s), node=name)
+                request = self._lost_marks.with_mark(bmc, wanted_power(power, node, decided, now_s))
+                await self._attempt("power", self._request_power(bmc, request, power, was=was, now_s=now_s), node=name)
         # After the power, which is requested on the version that was seen.
         for bmc in seen.bmcs.values():
             await turns.next()
@@ -249,10 +251,15 @@ class SleepController:
             await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
 
     async def _request_power(
-        self, bmc: Versioned[NodeBMC], request: SleepPowerRequest, *, was: SleepState | None, now_s: float
+        self,
+        bmc: Versioned[NodeBMC],
+        request: SleepPowerRequest,
+        facts: NodePowerFacts,
+        *,
+        was: SleepState | None,
+        now_s: float,
     ) -> None:
-        power, facts = request.power, power_facts(bmc)
-        if power is DesiredPower.OFF:
+        if request.power is DesiredPower.OFF:
             if was not in OFF_STATES or facts.requested is DesiredPower.ON:
                 # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
                 return

@@ -6,7 +6,7 @@ nothing.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from joulie_api.failures import Failures
@@ -44,10 +44,17 @@ HardwareOf = Callable[[NodeName], HardwareView | None]
 
 @dataclass(frozen=True, slots=True)
 class SleepFacts:
-    """The nodes by name, and the pods that kube-scheduler has found no node for."""
+    """What is known at one moment.
+
+    Attributes:
+        nodes: by name.
+        pending: the pods that kube-scheduler has found no node for.
+        power: what the NodeBMCs say, by name; without those that cannot be judged.
+    """
 
     nodes: Mapping[NodeName, SleepNode]
     pending: tuple[SleepPod, ...]
+    power: Mapping[NodeName, NodePowerFacts] = field(default_factory=dict)
 
 
 def gather(
@@ -73,32 +80,34 @@ def gather(
     beside = {key: around.placed(node.node.labels, pods[key]) for key, node in seen.nodes.items()}
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
     rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
+    powers = _powers(seen, failures)
     nodes: dict[NodeName, SleepNode] = {}
     for key, watched in seen.nodes.items():
         name = NodeName(key)
-        power = _power(seen, name, failures)
-        nodes[name] = _unknown(watched, power, beside[key])
+        has_bmc = name in seen.bmcs or name in seen.unread_bmcs
+        power = powers.get(name, UNREADABLE_POWER) if has_bmc else None
         free = _allocatable(watched.node, failures)
-        if free is None or name not in views:
-            continue
-        with failures.contained("judge node for sleep", node=name):
-            nodes[name] = _node(
-                watched,
-                pods[name],
-                around,
-                beside=beside[key],
-                free=free,
-                power=power,
-                view=views[name],
-                quarantined=name in quarantined,
-                now_s=now_s,
-            )
-        if seen.pods_unknown:
+        if free is not None and name in views:
+            with failures.contained("judge node for sleep", node=name):
+                nodes[name] = _node(
+                    watched,
+                    pods[name],
+                    around,
+                    beside=beside[key],
+                    free=free,
+                    power=power,
+                    view=views[name],
+                    quarantined=name in quarantined,
+                    now_s=now_s,
+                )
+        if name not in nodes:
+            nodes[name] = _unknown(watched, power, beside[key])
+        elif seen.pods_unknown:
             nodes[name] = replace(nodes[name], protected_pods=None)
-    for name, node in nodes.items():
-        if name in waited_for or any(pod.daemon_set in rolling_out for pod in pods[name]):
-            nodes[name] = replace(node, rollout_waiting=True)
-    return SleepFacts(nodes, tuple(_pending(seen, around, now_s)))
+    held = {pod.node for pod in seen.pods.values() if pod.daemon_set in rolling_out} if rolling_out else set()
+    for name in nodes.keys() & (waited_for | held):
+        nodes[name] = replace(nodes[name], rollout_waiting=True)
+    return SleepFacts(nodes, tuple(_pending(seen, around, now_s)), powers)
 
 
 def _on_nodes(seen: WatchedCluster) -> Mapping[str, list[WatchedPod]]:
@@ -121,13 +130,14 @@ def _pending(seen: WatchedCluster, around: Surroundings, now_s: float) -> Iterat
                 yield replace(waiting, overdue=True) if overdue else waiting
 
 
-def _power(seen: WatchedCluster, name: NodeName, failures: Failures) -> NodePowerFacts | None:
-    """Return what the NodeBMC of a node says; None where there is none."""
-    if name not in seen.bmcs:
-        return UNREADABLE_POWER if name in seen.unread_bmcs else None
-    with failures.contained("read power of node", node=name):
-        return power_facts(seen.bmcs[name])
-    return UNREADABLE_POWER
+def _powers(seen: WatchedCluster, failures: Failures) -> dict[NodeName, NodePowerFacts]:
+    """Return what the NodeBMCs say, without those that cannot be judged."""
+    powers: dict[NodeName, NodePowerFacts] = {}
+    for key, bmc in seen.bmcs.items():
+        name = NodeName(key)
+        with failures.contained("read power of node", node=name):
+            powers[name] = power_facts(bmc)
+    return powers
 
 
 def _allocatable(node: Node, failures: Failures) -> dict[str, float] | None:
