@@ -13,7 +13,8 @@ ARG SERVICE
 FROM ${BASE} AS runtime
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates python3 \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache /var/log/apt \
+      /var/log/alternatives.log /var/log/dpkg.log \
  && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 FROM runtime AS tools
@@ -33,13 +34,16 @@ COPY requirements/${SERVICE}.txt /src/requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
     --mount=type=cache,target=/root/.cache/pip,sharing=locked \
     [ ! -s /run/secrets/ca ] || export PIP_CERT=/run/secrets/ca; \
-    pip --python /opt/joulie install --require-hashes --only-binary :all: -r /src/requirements/${SERVICE}.txt
+    pip --python /opt/joulie install --no-compile --require-hashes --only-binary :all: -r /src/requirements/${SERVICE}.txt
 COPY libs /src/libs
 COPY services/${SERVICE} /src/services/${SERVICE}
 # Wheels first: pip lays a file into installed packages that says where they came from, and this names none of ours.
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels \
       /src/libs/joulie-core /src/libs/joulie-api /src/services/${SERVICE} \
- && pip --python /opt/joulie install --no-index --no-deps --find-links /wheels joulie-core joulie-api joulie-${SERVICE}
+ && pip --python /opt/joulie install --no-compile --no-index --no-deps --find-links /wheels \
+      joulie-core joulie-api joulie-${SERVICE}
+# Bytecode that says nothing of when its source was written: equal sources have equal images.
+RUN ["/opt/joulie/bin/python", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "/opt/joulie/lib"]
 
 FROM runtime AS service
 COPY --from=build /opt/joulie /opt/joulie

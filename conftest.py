@@ -8,7 +8,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-pytest_plugins = ["joulie_api.testing.fixtures", "joulie_devcluster.fixtures", "tests.e2e.audit_plugin"]
+pytest_plugins = ["joulie_testing.api.fixtures", "joulie_devcluster.fixtures", "tests.e2e.audit_plugin"]
 
 # Before its first test pytest-asyncio asks for the current event loop, to restore it at the end. Python 3.11 then
 # creates one that nobody closes, and a ResourceWarning is an error here. Told that there is none, it restores none.

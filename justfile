@@ -1,6 +1,6 @@
 # `just --list` is the table of contents; CI calls the same recipes.
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
-members := "libs/joulie-core libs/joulie-api libs/joulie-cli libs/joulie-devcluster libs/joulie-sim services/operator services/agent services/extender services/outofband"
+members := "libs/joulie-core libs/joulie-api libs/joulie-cli libs/joulie-devcluster libs/joulie-sim libs/joulie-testing services/operator services/agent services/extender services/outofband"
 
 api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py tests/e2e/test_kind_files.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
 
@@ -78,6 +78,10 @@ images:
 # the bill of materials of each image (CycloneDX), in out/sbom; builds images that are not in the cache
 sbom:
     python -m tools.sbom out/sbom
+
+# what a user installs, of the commit that is checked out, in out/release: images, chart, wheels, notes, checksums
+release *ARGS:
+    python -m tools.release {{ARGS}}
 
 # a control plane, 40 simulated nodes and a few hundred pods, with a live table
 demo *ARGS: sync

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from joulie_api.testing.builders import make_pod
 from joulie_devcluster.control_plane.nodes import CpuClass, GpuClass, NodeClass
+from joulie_testing.api.builders import make_pod
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _HOST: Final = "kubernetes.io/hostname"

@@ -48,8 +48,8 @@ def read_image(archive: Path, wanted: Callable[[str], bool] = lambda _path: Fals
         tarfile.TarError: it is not an archive.
     """
     with tarfile.open(archive) as opened:
-        (manifest,) = json.loads(_part(opened, "manifest.json"))
-        config = json.loads(_part(opened, manifest["Config"]))
+        (manifest,) = json.loads(read_part(opened, "manifest.json"))
+        config = json.loads(read_part(opened, manifest["Config"]))
         files: dict[str, ImageFile] = {}
         for name in manifest["Layers"]:
             with tarfile.open(fileobj=opened.extractfile(name)) as layer:
@@ -69,7 +69,12 @@ def shells(image: Image) -> list[str]:
     )
 
 
-def _part(archive: tarfile.TarFile, name: str) -> bytes:
+def read_part(archive: tarfile.TarFile, name: str) -> bytes:
+    """Return a file of an archive.
+
+    Raises:
+        KeyError: there is no such file.
+    """
     part = archive.extractfile(name)
     if part is None:
         raise KeyError(name)

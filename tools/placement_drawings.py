@@ -25,7 +25,7 @@ from joulie_core.containers.topology_aware.policy import TopologyAwareContainerP
 from joulie_core.kinds.balloons_policy import BalloonsPolicySpec
 from joulie_core.kinds.template_policy import TemplatePolicySpec
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicySpec
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.core.machines import MachineShape
 
 #: Two packages of four cores with two threads, one NUMA node each.
 NODE: Final = MachineShape(packages=2, cores_per_node=4, threads_per_core=2).topology()

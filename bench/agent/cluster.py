@@ -9,7 +9,7 @@ from typing import Any
 
 from machine import CPU_MODEL, GPU_MODEL, GPUS
 
-from joulie_api.testing import FakeApiServer, make_node, make_node_power_profile
+from joulie_testing.api import FakeApiServer, make_node, make_node_power_profile
 
 NODE = "node-1"
 #: Percent of the maximum, CPUs and GPUs, in turn.

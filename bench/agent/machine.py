@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from joulie_agent.testing.fake_sysfs import FakeMachine, build
-from joulie_agent.testing.machine_spec import MachineSpec
+from joulie_testing.agent.fake_sysfs import FakeMachine, build
+from joulie_testing.agent.machine_spec import MachineSpec
 
 STUBS = Path(__file__).parents[2] / "services/agent/tests/stubs"
 GPUS = 8

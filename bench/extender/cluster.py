@@ -9,8 +9,8 @@ import random
 import time
 from typing import Any
 
-from joulie_api.testing import make_node_hardware, make_node_twin
 from joulie_core.timestamps import rfc3339
+from joulie_testing.api import make_node_hardware, make_node_twin
 
 #: Different bodies of a case; more than the extender could remember.
 BODIES = 24

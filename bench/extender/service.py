@@ -17,8 +17,8 @@ from pathlib import Path
 
 from cluster import hardware, node_names, twin
 
-from joulie_api.testing import FakeApiServer, make_node
 from joulie_devcluster.host.usage import cpu_s, resident_mib
+from joulie_testing.api import FakeApiServer, make_node
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from joulie_core.testing.machines import MachineShape
 from joulie_devcluster.host.usage import peak_mib
+from joulie_testing.core.machines import MachineShape
 
 GIB = 1 << 30
 #: Two sockets, two NUMA nodes each, 32 cores of two threads per node.

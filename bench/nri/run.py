@@ -37,11 +37,11 @@ from manager import MACHINE, Manager
 from quality import Quality, quality
 from workload import Workload, make_workload
 
-from joulie_agent.testing.host_files import put_host
 from joulie_core.containers.idset import IdSet
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.nri_runtime import ReferenceNriRuntime, reference_nri_runtime
+from joulie_testing.agent.host_files import put_host
 
 POLICIES = ("template", "topology-aware", "balloons")
 CHURN = 200

@@ -16,8 +16,8 @@ from typing import Any
 
 from cluster import bound_pod, hardware, node_name, nodes, telemetry
 
-from joulie_api.testing import FakeApiServer
-from joulie_api.testing.request_log import WRITING_VERBS, Request
+from joulie_testing.api import FakeApiServer
+from joulie_testing.api.request_log import WRITING_VERBS, Request
 
 #: Watts of a node without pods, and those that a pod adds: within the noise, and beyond what is worth a write.
 IDLE_WATTS, POD_WATTS, SMALL_POD_WATTS = 100.0, 25.0, 2.0

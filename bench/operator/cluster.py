@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from joulie_api.testing import make_node, make_node_hardware, make_pod, make_telemetry_profile
 from joulie_core.timestamps import rfc3339
+from joulie_testing.api import make_node, make_node_hardware, make_pod, make_telemetry_profile
 
 DRAINERS = 300
 #: Share of all pods that ask for performance.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster import drainers, hardware, node_name, nodes, pods, telemetry
 
-from joulie_api.testing import FakeApiServer, make_pod
+from joulie_testing.api import FakeApiServer, make_pod
 
 #: How often the log of requests is read: the resolution of every time here.
 TICK_S = 0.02

@@ -19,7 +19,6 @@ from cost import CpuMeter
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import PODS
-from joulie_api.testing.builders import make_pod
 from joulie_core.kinds.base import Profile
 from joulie_core.labels import POWER_PROFILE
 from joulie_devcluster.binaries.modules import Binary
@@ -33,6 +32,7 @@ from joulie_devcluster.host.process import ServiceProcess
 from joulie_devcluster.host.readiness import tls_context
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
+from joulie_testing.api.builders import make_pod
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 from joulie_api.app import freeze_heap
 from joulie_api.failures import Failures
 from joulie_api.resources import Resource
-from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_kind
 from joulie_core import labels
 from joulie_core.hardware.view import HardwareView
@@ -28,6 +27,7 @@ from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, re
 from joulie_operator.sleep.records import state_label, stored_text
 from joulie_operator.sleep.watches import WatchedCluster
 from joulie_operator.sleep.writer import SleepWriter
+from joulie_testing.api import make_node, make_pod
 
 _NOW_S: Final = 1_800_000_000.0
 _PODS_PER_NODE: Final = 10

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from tests.chart import CHART, Helm
 
-from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
 from joulie_api.resources import NODE_HARDWARES, PODS, TELEMETRY_PROFILES
@@ -19,6 +18,7 @@ from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.real_node.node import RealNode
 from joulie_sim.stack.stack import NAMESPACE
+from joulie_testing.agent.fake_sysfs import FakeMachine
 
 CONTROLLER, ACTUATOR, RESOURCE_MANAGER = "controller", "actuator", "resource-manager"
 

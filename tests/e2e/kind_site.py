@@ -10,12 +10,12 @@ from typing import Any
 
 from tests.chart import CHART, NAMESPACE, ROOT, Helm
 
-from joulie_agent.testing.fake_sysfs import FakeMachine, build
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_api.client import KubeClient
 from joulie_api.resources import EVENTS, LEASES, NODES, PODS
 from joulie_devcluster.containers.kind import CLUSTER, WORKERS, KindCluster
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
+from joulie_testing.agent.fake_sysfs import FakeMachine, build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 #: Not the default of 150 W: the value found is restored.
 ORIGINALS = [140.0, 130.0]

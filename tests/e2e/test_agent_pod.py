@@ -14,8 +14,6 @@ from tests.e2e.agent_pod import ACTUATOR, CONTROLLER, GRACE_S, AgentRelease
 from tests.e2e.conftest import FAILED
 from tests.e2e.waiting import eventually, holds
 
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_api.resources import PODS
 from joulie_core.labels import MANAGED
 from joulie_devcluster.containers.images import save_image
@@ -25,6 +23,8 @@ from joulie_devcluster.fixtures import RealNodeStarter, Starter
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import NAMESPACE, JoulieStack, StackConfig
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 pytestmark = pytest.mark.e2e
 

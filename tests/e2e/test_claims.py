@@ -9,7 +9,7 @@ from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
-from joulie_api.testing import claiming, make_claim, make_pod
+from joulie_testing.api import claiming, make_claim, make_pod
 
 pytestmark = pytest.mark.e2e
 

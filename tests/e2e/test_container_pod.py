@@ -17,8 +17,6 @@ from tests.e2e.container_node import Workload, run_pod
 from tests.e2e.test_container_resources import ALL, BALLOONS, CLASS, PERFORMANCE, REST, on
 from tests.e2e.waiting import eventually, holds
 
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import MachineSpec
 from joulie_api.resources import BALLOONS_POLICIES, NODES, PODS
 from joulie_core.containers.idset import IdSet
 from joulie_core.kinds import API_VERSION
@@ -30,6 +28,8 @@ from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.fixtures import RealNodeStarter, Starter, create_namespace
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
 from joulie_sim.stack.stack import NAMESPACE, JoulieStack
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import MachineSpec
 
 pytestmark = [
     pytest.mark.e2e,

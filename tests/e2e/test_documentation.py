@@ -30,10 +30,10 @@ from joulie_api.resources import (
     TELEMETRY_PROFILES,
     Resource,
 )
-from joulie_api.testing import make_node_bmc, make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
 from joulie_core.labels import MANAGED
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
+from joulie_testing.api import make_node_bmc, make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
-from joulie_api.testing.builders import make_pod
+from joulie_testing.api.builders import make_pod
 
 pytestmark = pytest.mark.e2e
 

@@ -16,7 +16,6 @@ from tests.e2e.waiting import eventually, holds
 
 from joulie_api.client import KubeClient
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
-from joulie_api.testing.builders import make_node
 from joulie_core.labels import POWER_PROFILE
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
@@ -25,6 +24,7 @@ from joulie_devcluster.fixtures import KindStarter
 from joulie_devcluster.host.progress import SilentReporter
 from joulie_sim.demo.kind_nodes import NODE_SELECTOR, SIMULATED
 from joulie_sim.demo.kind_release import SERVICES
+from joulie_testing.api.builders import make_node
 
 # The first run builds a node image and the images of the services.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500), pytest.mark.asyncio(loop_scope="module")]

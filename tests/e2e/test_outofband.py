@@ -8,7 +8,6 @@ from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_BMCS, NODES, PODS
-from joulie_api.testing import make_pod
 from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_sim.bmc.machine import SimulatedServer
@@ -17,6 +16,7 @@ from joulie_sim.bmc.service import SimulatedBmc
 from joulie_sim.bmc.serving import ServedBmc, serve_bmc
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack
+from joulie_testing.api import make_pod
 
 pytestmark = pytest.mark.e2e
 

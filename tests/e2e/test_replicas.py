@@ -10,9 +10,9 @@ from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
-from joulie_api.testing.builders import make_pod
 from joulie_devcluster.host.ports import free_port
 from joulie_sim.stack.service import JoulieService, Service
+from joulie_testing.api.builders import make_pod
 
 pytestmark = pytest.mark.e2e
 

@@ -8,8 +8,8 @@ from tests.e2e.sleep_site import CORES, NODE, OTHERS, SleepSite, sleep_site
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_SLEEP_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
-from joulie_api.testing.builders import make_pod
 from joulie_devcluster.fixtures import Starter
+from joulie_testing.api.builders import make_pod
 
 pytestmark = pytest.mark.e2e
 

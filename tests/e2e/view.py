@@ -11,8 +11,8 @@ import aiohttp
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
 from joulie_api.resources import EVENTS, NODE_POWER_PROFILES, NODE_TWINS, NODES, PODS, Resource
-from joulie_api.testing.builders import make_pod
 from joulie_core import labels
+from joulie_testing.api.builders import make_pod
 
 
 class ClusterView:
@@ -64,7 +64,7 @@ class ClusterView:
             return (await answer.json())["nodes"][node]
 
     async def create_pods(self, count: int, prefix: str, **spec: Any) -> list[str]:
-        """Create equal pods `prefix-0` ...; `spec` are arguments of `joulie_api.testing.builders.make_pod`."""
+        """Create equal pods `prefix-0` ...; `spec` are arguments of `joulie_testing.api.builders.make_pod`."""
         names = [f"{prefix}-{number}" for number in range(count)]
         await asyncio.gather(
             *(self.client.create(PODS, make_pod(name, self.namespace, **spec), self.namespace) for name in names)

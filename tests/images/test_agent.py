@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.testing.fake_sysfs import FakeMachine
-from joulie_agent.testing.machine_spec import PLATFORMS
-from joulie_api.testing import make_node, make_node_power_profile
 from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
+from joulie_testing.api import make_node, make_node_power_profile
 
 pytestmark = pytest.mark.docker
 

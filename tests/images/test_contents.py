@@ -82,12 +82,12 @@ async def test_no_tools_tests_or_build_files_are_in_the_image(start, service):
     assert names.isdisjoint({"pip", "pip3", "uv", "git", "cc", "gcc", "make", "pytest", "pip.conf", "direct_url.json"})
     packages = [file for file in files if file.startswith("/opt/joulie/lib/") and "/joulie_" in file]
     assert any(file.endswith("/app.py") for file in packages)
-    assert [file for file in packages if "/testing/" in file or "/tests/" in file] == []
+    assert [file for file in packages if "/tests/" in file] == []
     assert [file for file in files if file.startswith(("/src", "/build", "/wheels", "/run/secrets", "/root/."))] == [
         "/root/.bashrc",
         "/root/.profile",
     ]
-    others = {f"joulie_{other}" for other in (*SERVICES, "sim", "devcluster")} - {f"joulie_{service}"}
+    others = {f"joulie_{other}" for other in (*SERVICES, "sim", "testing", "devcluster")} - {f"joulie_{service}"}
     assert {Path(file).parts[6] for file in packages}.isdisjoint(others)
 
 

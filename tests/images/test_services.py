@@ -4,8 +4,8 @@ import aiohttp
 import pytest
 from tests.images.conftest import until_ready
 
-from joulie_api.testing import make_node, make_pod
 from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_testing.api import make_node, make_pod
 
 pytestmark = pytest.mark.docker
 

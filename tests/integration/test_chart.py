@@ -8,6 +8,7 @@ import pytest
 import yaml
 from tests.chart import (
     AMD,
+    CHART,
     EVERYTHING,
     HSMP,
     MATRIX,
@@ -24,6 +25,7 @@ from tests.chart import (
     pod_spec,
     rules,
 )
+from tools.release.image import package_chart
 
 from joulie_agent.__main__ import COMMANDS
 from joulie_agent.actuator.settings import ActuatorSettings
@@ -42,6 +44,17 @@ from joulie_sim.stack.roles import load_roles
 SERVICES = ("operator", "agent", "extender", "outofband")
 #: Secrets that each service may read, so that all roles are rendered.
 SECRETS = {"agent": {"headersSecrets": ["bmc"]}, "outofband": {"enabled": True, "secrets": ["bmc"]}}
+
+
+def test_the_package_of_a_release_renders_and_refuses_what_the_directory_does(helm: Helm, tmp_path: Path):
+    package = tmp_path / "joulie.tgz"
+    package_chart(CHART, package, created_s=1_700_000_000)
+    arguments = ("--include-crds", "--set", "outofband.enabled=true", "--set", "outofband.secrets={bmc}")
+    assert helm.run("template", "joulie", str(package), *arguments) == helm.run(
+        "template", "joulie", str(CHART), *arguments
+    )
+    with pytest.raises(HelmError, match="NOT_A_SETTING"):
+        helm.run("template", "joulie", str(package), "--set", "operator.env.NOT_A_SETTING=1")
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)

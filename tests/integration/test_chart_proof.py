@@ -13,9 +13,9 @@ from tests.mounts import below, environment
 
 from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import SetCpuCap
-from joulie_agent.testing.fake_sysfs import FakeMachine, build
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_devcluster.real_node.requirements import missing_privileges
+from joulie_testing.agent.fake_sysfs import FakeMachine, build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 pytestmark = pytest.mark.skipif(missing_privileges() is not None, reason="mounting takes root with CAP_SYS_ADMIN")
 

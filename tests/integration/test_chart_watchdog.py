@@ -16,8 +16,8 @@ from tests.host_systemd import HostSystemd, host_systemd, obstacle
 
 from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import SetCpuCap
-from joulie_agent.testing.fake_sysfs import FakeMachine, build
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.fake_sysfs import FakeMachine, build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 

@@ -14,9 +14,9 @@ from tools.hostile.services import SERVICES, memory_limits_mib
 from tools.hostile.site import run_site
 
 from joulie_api.json_slices import members
-from joulie_api.testing.devices import dra_definitions
 from joulie_api.wire import decode_kind
 from joulie_core import kinds as models
+from joulie_testing.api.devices import dra_definitions
 
 pytestmark = pytest.mark.timeout(240)
 

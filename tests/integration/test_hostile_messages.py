@@ -45,14 +45,14 @@ from joulie_agent.actuator.protocol import (
 from joulie_agent.actuator.server import Admission, Server
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.subsystems import HostSubsystems
-from joulie_agent.testing.fake_sysfs import FakeMachine
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_api.errors import DecodeError
 from joulie_api.lease import LeaseCandidate, StandBy, Write, decode_lease
 from joulie_api.prometheus import PrometheusSample, decode_series, split_samples
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
 from joulie_operator.power_prometheus import PrometheusReadings
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 CASES = 1_500
 GOOD = [NodeName(f"good-{number}") for number in range(50)]

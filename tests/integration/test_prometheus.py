@@ -15,8 +15,8 @@ from tests.e2e.waiting import eventually
 from tests.prometheus_server import PrometheusServer, needs_prometheus
 from tools.dashboards.boards import OPERATOR
 
-from joulie_api.testing import make_node, make_node_bmc, make_pod
 from joulie_devcluster.host.process import ServiceProcess, base_environment
+from joulie_testing.api import make_node, make_node_bmc, make_pod
 
 pytestmark = needs_prometheus
 DEADLINE_S = 60.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from joulie_api.testing import make_node, make_pod
+from joulie_testing.api import make_node, make_pod
 
 PATHS = (b"/filter", b"/prioritize", b"/debug/explain")
 _NAMES = [f"node-{number}" for number in range(30)]

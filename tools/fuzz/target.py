@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from joulie_api.testing import FakeApiServer, make_node, make_node_twin
 from joulie_devcluster.host.usage import resident_mib
+from joulie_testing.api import FakeApiServer, make_node, make_node_twin
 
 _START_S = 60.0
 

@@ -27,9 +27,9 @@ from joulie_api.resources import (
     TELEMETRY_PROFILES,
     Resource,
 )
-from joulie_api.testing import FakeApiServer
-from joulie_api.testing.faults import expired_event
-from joulie_api.testing.storage import Stored, StoredChange
+from joulie_testing.api import FakeApiServer
+from joulie_testing.api.faults import expired_event
+from joulie_testing.api.storage import Stored, StoredChange
 
 RESOURCES: Mapping[str, Resource] = {
     each.kind: each

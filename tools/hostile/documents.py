@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from joulie_api.testing import (
+from joulie_core.kinds.base import API_VERSION
+from joulie_testing.api import (
     claiming,
     make_claim,
     make_device_class,
@@ -14,7 +15,6 @@ from joulie_api.testing import (
     make_pod,
     make_telemetry_profile,
 )
-from joulie_core.kinds.base import API_VERSION
 
 GOOD: Final = 50
 #: Two managed nodes that poison is about: the pool agent serves the second only.

@@ -41,8 +41,6 @@ from joulie_api.resources import (
     NODES,
     TELEMETRY_PROFILES,
 )
-from joulie_api.testing import make_node, make_node_bmc, make_pod
-from joulie_api.testing.devices import dra_definitions
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
@@ -50,6 +48,8 @@ from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_sim.bmc.serving import ServedBmc
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack
+from joulie_testing.api import make_node, make_node_bmc, make_pod
+from joulie_testing.api.devices import dra_definitions
 
 _SETTLE_S: Final = 120.0
 _POLL_S: Final = 0.02

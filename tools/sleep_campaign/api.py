@@ -17,11 +17,11 @@ from yarl import URL
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import TransportError
-from joulie_api.testing import FakeApiServer
-from joulie_api.testing.request_log import Request
-from joulie_api.testing.routing import resolve, verb_of, watch_options
-from joulie_api.testing.status import StatusError
-from joulie_api.testing.watching import WatchStream
+from joulie_testing.api import FakeApiServer
+from joulie_testing.api.request_log import Request
+from joulie_testing.api.routing import resolve, verb_of, watch_options
+from joulie_testing.api.status import StatusError
+from joulie_testing.api.watching import WatchStream
 
 _JSON: Final = "application/json"
 #: Of a request, there and back; short, and longer than nothing.

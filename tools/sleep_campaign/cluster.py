@@ -18,10 +18,10 @@ from tools.sleep_campaign.pods import CampaignPod, PodTemplate, manifest
 from tools.sleep_campaign.servers import CampaignServer, ServerPhase
 from tools.sleep_campaign.virtual_time import START_S
 
-from joulie_api.testing import make_node
 from joulie_core import labels
 from joulie_core.scoring.filter import is_sleeping
 from joulie_core.timestamps import rfc3339
+from joulie_testing.api import make_node
 
 _NAMESPACE: Final = "default"
 #: After which the node controller takes a kubelet for silent, and after which it deletes pods of its node.

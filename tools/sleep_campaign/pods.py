@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from joulie_api.testing import make_pod
+from joulie_testing.api import make_pod
 
 #: Label that budgets and affinities select.
 APP: Final = "app"

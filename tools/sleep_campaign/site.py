@@ -17,12 +17,12 @@ from tools.sleep_campaign.servers import CampaignServer, ServerHooks, ServerTime
 from tools.sleep_campaign.services import NAMESPACE, CampaignService, make_services
 from tools.sleep_campaign.virtual_time import START_S
 
-from joulie_api.testing import make_node_bmc
-from joulie_api.testing.request_log import Request
 from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.pki import Authority
 from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.service import SimulatedBmc
+from joulie_testing.api import make_node_bmc
+from joulie_testing.api.request_log import Request
 
 _USER, _PASSWORD = "root", "calvin"
 _ZONE: Final = "topology.kubernetes.io/zone"

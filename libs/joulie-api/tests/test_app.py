@@ -13,8 +13,8 @@ from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODES
 from joulie_api.settings import ServiceSettings
-from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
+from joulie_testing.api import make_node
 
 SETTINGS = ServiceSettings(metrics_addr="127.0.0.1:0")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from joulie_api.apply import Applier, FencedWriter, WriteResult, covers, same
 from joulie_api.errors import NotFound, NotLeader, ServerError, TransportError
 from joulie_api.resources import NODE_POWER_PROFILES
-from joulie_api.testing import Disconnect, Respond, make_node
+from joulie_testing.api import Disconnect, Respond, make_node
 
 
 def body(watts=72):

@@ -12,9 +12,9 @@ from joulie_api.claims import Claims, DeviceClass, decode_claim, decode_device_c
 from joulie_api.errors import DecodeError
 from joulie_api.log_limit import LogLimit
 from joulie_api.pod_reader import read_pod
-from joulie_api.testing import Respond, dra_definitions, make_claim, make_device_class, make_pod
 from joulie_core.pod import Container, Pod, PodClaim
 from joulie_core.powerest.claims import ClaimDemand, ClaimRequest, DeviceRequest
+from joulie_testing.api import Respond, dra_definitions, make_claim, make_device_class, make_pod
 
 
 def claim(name, **asked):

@@ -23,7 +23,7 @@ from joulie_api.errors import (
     Unauthorized,
 )
 from joulie_api.resources import LEASES, NODE_POWER_PROFILES, NODES
-from joulie_api.testing import CutMidLine, Delay, Disconnect, Respond, make_node
+from joulie_testing.api import CutMidLine, Delay, Disconnect, Respond, make_node
 
 
 def profile(name="n1", **spec):

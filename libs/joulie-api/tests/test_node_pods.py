@@ -6,7 +6,7 @@ import pytest
 
 from joulie_api.errors import DecodeError, ServerError
 from joulie_api.node_pods import ends_with_node, pod_in_the_way
-from joulie_api.testing import Respond, make_pod
+from joulie_testing.api import Respond, make_pod
 
 MIRROR = {"kubernetes.io/config.mirror": "abc"}
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from joulie_api import pod_reader
 from joulie_api.errors import DecodeError
 from joulie_api.pod_reader import read_pod
-from joulie_api.testing import make_pod
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
 from joulie_core.labels import POWER_PROFILE
 from joulie_core.powerest.pod_demand import pod_demand
 from joulie_core.quantity import QuantityError
+from joulie_testing.api import make_pod
 
 QUANTITIES = st.dictionaries(
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "example.com/other"]),

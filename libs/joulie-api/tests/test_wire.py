@@ -3,10 +3,10 @@ import json
 import pytest
 
 from joulie_api.errors import DecodeError
-from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_identity, decode_kind, decode_node, decode_page, decode_pod
 from joulie_core.kinds import NodePowerProfile, NodeTwin
 from joulie_core.pod import PodClaim, SelectorOperator
+from joulie_testing.api import make_node, make_pod
 
 
 def encode(obj):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from joulie_api.testing import FakeApiServer
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import make_parser
+from joulie_testing.api import FakeApiServer
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from joulie_api.permissions import SERVICES
-from joulie_api.testing import (
+from joulie_testing.api import (
     Respond,
     make_node,
     make_node_bmc,
@@ -11,7 +11,7 @@ from joulie_api.testing import (
     make_node_power_profile,
     make_pod,
 )
-from joulie_cli.testing import NAMESPACE, extender_service, managed_node, service_pod
+from joulie_testing.cli import NAMESPACE, extender_service, managed_node, service_pod
 
 METRICS = b'# HELP x y\njoulie_scheduler_filter_requests_total{workload_class="standard"} 12.0\n'
 

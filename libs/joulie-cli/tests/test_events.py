@@ -3,7 +3,7 @@ import json
 
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import make_parser
-from joulie_cli.testing import ago, make_event
+from joulie_testing.cli import ago, make_event
 
 
 async def test_events_of_joulie_are_shown_newest_last(fake_api, cli):

@@ -3,8 +3,8 @@ import json
 import msgspec
 import pytest
 
-from joulie_api.testing import Respond, make_node, make_pod
-from joulie_cli.testing import ago, extender_service
+from joulie_testing.api import Respond, make_node, make_pod
+from joulie_testing.cli import ago, extender_service
 
 CLUSTER = {"trendWPerMin": 0.0, "trendScale": 6.0, "perfPressure": 0.0, "problem": None}
 PROXY = "/api/v1/namespaces/joulie-system/services/http:joulie-scheduler-extender:http/proxy"

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from joulie_api.testing import Respond, make_node
 from joulie_core.labels import MAINTENANCE
+from joulie_testing.api import Respond, make_node
 
 
 @pytest.fixture(autouse=True)

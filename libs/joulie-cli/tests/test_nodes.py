@@ -2,8 +2,8 @@ import json
 
 import yaml
 
-from joulie_api.testing import Respond, make_node, make_node_power_profile
-from joulie_cli.testing import managed_node
+from joulie_testing.api import Respond, make_node, make_node_power_profile
+from joulie_testing.cli import managed_node
 
 
 async def test_every_managed_node_is_a_row(fake_api, cli):

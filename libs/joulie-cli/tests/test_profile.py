@@ -1,8 +1,8 @@
 import json
 import re
 
-from joulie_api.testing import make_node, make_node_power_profile
-from joulie_cli.testing import ago, make_event, managed_node
+from joulie_testing.api import make_node, make_node_power_profile
+from joulie_testing.cli import ago, make_event, managed_node
 
 
 async def test_target_result_conditions_and_events_are_shown(fake_api, cli):

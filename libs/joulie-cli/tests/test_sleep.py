@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from joulie_api.testing import make_node, make_node_bmc
-from joulie_cli.testing import ago
 from joulie_core.labels import MAINTENANCE, SLEEP_RECORD, SLEEP_STATE
+from joulie_testing.api import make_node, make_node_bmc
+from joulie_testing.cli import ago
 
 STATES = {"asleep": "Asleep", "waking": "Waking", "quarantined": "Quarantined", "powering-off": "PoweringOff"}
 

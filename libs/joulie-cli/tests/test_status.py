@@ -1,7 +1,7 @@
 import json
 
-from joulie_api.testing import Respond, make_node
-from joulie_cli.testing import managed_node, service_pod
+from joulie_testing.api import Respond, make_node
+from joulie_testing.cli import managed_node, service_pod
 
 
 async def test_power_is_summed_by_profile_with_its_quality(fake_api, cli):

@@ -11,13 +11,13 @@ import termios
 
 import pytest
 
-from joulie_api.testing import Respond
 from joulie_cli.keys import split_keys
 from joulie_cli.layout import plain
 from joulie_cli.node_rows import join
 from joulie_cli.render.top import TopView, press, screen
-from joulie_cli.testing import managed_node
 from joulie_cli.views import TwinView
+from joulie_testing.api import Respond
+from joulie_testing.cli import managed_node
 
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9]")

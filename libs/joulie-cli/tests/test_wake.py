@@ -10,12 +10,12 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from joulie_api.permissions import VIEWER
-from joulie_api.testing import Respond, make_node
 from joulie_cli.__main__ import main, perform
 from joulie_cli.arguments import make_parser
 from joulie_cli.commands import wake
 from joulie_core.labels import AWAKE_UNTIL, SLEEP_STATE
 from joulie_core.timestamps import epoch_seconds
+from joulie_testing.api import Respond, make_node
 
 
 @pytest.fixture(autouse=True)

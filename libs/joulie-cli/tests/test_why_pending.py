@@ -1,7 +1,7 @@
 import json
 
-from joulie_api.testing import make_pod
-from joulie_cli.testing import ago, make_event, managed_node
+from joulie_testing.api import make_pod
+from joulie_testing.cli import ago, make_event, managed_node
 
 
 async def test_refusing_nodes_are_grouped_by_reason_with_what_to_change(fake_api, cli):

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from joulie_api.errors import Forbidden
 from joulie_api.resources import NODES, PODS
-from joulie_api.testing.builders import make_pod
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane import cluster as cluster_module
@@ -20,6 +19,7 @@ from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.control_plane.state import start_ticks
 from joulie_devcluster.fixtures import create_namespace
 from joulie_devcluster.host.ports import free_port
+from joulie_testing.api.builders import make_pod
 
 pytestmark = pytest.mark.e2e
 

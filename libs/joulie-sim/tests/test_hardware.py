@@ -1,11 +1,11 @@
 import pytest
 
-from joulie_api.testing.builders import make_node
 from joulie_api.wire import decode_node
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_sim.hardware import hardware_of
+from joulie_testing.api.builders import make_node
 
 
 def parts(**fields):

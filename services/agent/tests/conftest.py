@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from joulie_agent import app as agent_app
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import read_settings
-from joulie_api.testing import FakeApiServer, make_node, make_node_power_profile, make_telemetry_profile
 from joulie_sim.stack.permissions import denied
+from joulie_testing.api import FakeApiServer, make_node, make_node_power_profile, make_telemetry_profile
 
 #: A cap of 60 %, which is 150 W on nodes with FACTS.
 ECO_CPU: Final = {"packagePowerCapPctOfMax": 60}

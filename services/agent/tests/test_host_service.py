@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from joulie_agent.testing.fake_sysfs import FakeMachine
-from joulie_agent.testing.machine_spec import PLATFORMS
-from joulie_api.testing import make_node
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
+from joulie_testing.api import make_node
 
 ON_HOST = {
     "AGENT_MODE": "daemonset",

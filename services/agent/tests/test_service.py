@@ -7,7 +7,7 @@ import pytest
 from joulie_agent import node_workers
 from joulie_agent.enforce.node import NodeControl
 from joulie_api.resources import TELEMETRY_PROFILES
-from joulie_api.testing import Respond
+from joulie_testing.api import Respond
 
 CPU_CAP, THROTTLE, GPU_CAP = "rapl.set_power_cap_watts", "dvfs.set_throttle_pct", "gpu.set_power_cap_watts"
 

@@ -3,9 +3,9 @@
 from structlog.testing import capture_logs
 
 from joulie_api.resources import TELEMETRY_PROFILES
-from joulie_api.testing import Respond, make_node
 from joulie_core.fnv import shard_of
 from joulie_core.labels import MANAGED
+from joulie_testing.api import Respond, make_node
 
 CPU_CAP, THROTTLE = "rapl.set_power_cap_watts", "dvfs.set_throttle_pct"
 

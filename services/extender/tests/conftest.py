@@ -21,7 +21,6 @@ from joulie_api.client import KubeClient
 from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
-from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_extender.app import make_endpoints, make_table
@@ -33,6 +32,7 @@ from joulie_extender.settings import ExtenderSettings
 from joulie_extender.table import NodeTable
 from joulie_extender.twins import read_twin
 from joulie_extender.watches import ExtenderWatches
+from joulie_testing.api import FakeApiServer, make_node_hardware, make_node_twin
 
 #: Where the tests' wall clock stands, and what their twins are dated.
 NOW_S = 1_800_000_000.0

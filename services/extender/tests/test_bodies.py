@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import no_claims
-from joulie_api.testing import claiming, make_node, make_pod
 from joulie_extender import bodies
 from joulie_extender.bodies import Bodies, BodyLimits
 from joulie_extender.requests import (
@@ -25,6 +24,7 @@ from joulie_extender.requests import (
     read_query,
     split_nodes,
 )
+from joulie_testing.api import claiming, make_node, make_pod
 
 POD = make_pod()
 PATHS = ["/filter", "/prioritize", "/debug/explain"]

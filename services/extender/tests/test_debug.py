@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulie_api.testing import claiming, make_node, make_pod
+from joulie_testing.api import claiming, make_node, make_pod
 
 
 async def scoring(extender, query=""):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulie_api.testing import make_node, make_node_hardware, make_pod
+from joulie_testing.api import make_node, make_node_hardware, make_pod
 
 #: Of a class whose scores depend on the node alone, and without a uid, so that a question changes nothing.
 POD = make_pod(cpu=1, workload_class="performance")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from joulie_api.testing import make_node, make_pod
 from joulie_core.demand import WorkloadClass
+from joulie_testing.api import make_node, make_pod
 
 PERFORMANCE = make_pod("p", cpu=4, workload_class="performance")
 STANDARD = make_pod("s", cpu=4)

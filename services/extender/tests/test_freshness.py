@@ -2,7 +2,7 @@
 
 import asyncio
 
-from joulie_api.testing import Respond, make_node, make_pod
+from joulie_testing.api import Respond, make_node, make_pod
 
 PERFORMANCE = make_pod(workload_class="performance")
 STANDARD = make_pod()

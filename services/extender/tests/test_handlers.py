@@ -7,11 +7,11 @@ from time import perf_counter
 import msgspec
 import pytest
 
-from joulie_api.testing import claiming, make_pod
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_extender import handlers as under_test
 from joulie_extender.requests import MAX_CANDIDATES, read_query
+from joulie_testing.api import claiming, make_pod
 
 PERFORMANCE = make_pod("p", cpu="1n", workload_class="performance")
 DIRECT = ["filter_names", "prioritize_names"]

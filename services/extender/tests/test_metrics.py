@@ -5,9 +5,9 @@ from time import perf_counter
 import pytest
 
 from joulie_api.metrics import Registry
-from joulie_api.testing import Respond, make_node, make_pod
 from joulie_core.demand import WorkloadClass
 from joulie_extender.metrics import ExtenderMetrics
+from joulie_testing.api import Respond, make_node, make_pod
 
 
 async def scrape(extender):

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from joulie_api.errors import DecodeError
-from joulie_api.testing import claiming, make_pod
 from joulie_core.demand import WorkloadClass
 from joulie_core.names import NodeName
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_extender.pods import BoundPod, read_bound_pod
+from joulie_testing.api import claiming, make_pod
 
 
 def test_a_bound_pod_has_its_uid_node_and_demand():

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from joulie_api.testing import make_node, make_pod
+from joulie_testing.api import make_node, make_pod
 
 #: With `make_hardware` of 128 cores and 700 W: 0.8 * 700 / 128 W a core.
 WATTS_PER_CORE = 4.375

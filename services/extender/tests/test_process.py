@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from joulie_api.testing import make_node, make_pod
+from joulie_testing.api import make_node, make_pod
 
 
 @pytest.fixture

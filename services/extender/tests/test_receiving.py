@@ -8,10 +8,10 @@ from aiohttp import web
 
 from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import no_claims
-from joulie_api.testing import make_pod
 from joulie_extender import bodies as under_test
 from joulie_extender.bodies import Bodies, BodyLimits, LoopPauses
 from joulie_extender.requests import BadRequestError, TooLargeError
+from joulie_testing.api import make_pod
 
 MIB = 1 << 20
 LIMIT = MIB // 2

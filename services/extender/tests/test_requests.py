@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from joulie_api.testing import claiming, make_pod
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_extender.requests import (
@@ -16,6 +15,7 @@ from joulie_extender.requests import (
     read_query,
     split_nodes,
 )
+from joulie_testing.api import claiming, make_pod
 
 MIB = 1024 * 1024
 POD = make_pod("p", cpu=2) | {"metadata": {"uid": "u"}}

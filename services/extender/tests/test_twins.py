@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from joulie_api.errors import DecodeError
-from joulie_api.testing import make_node_twin
 from joulie_core.kinds.node_twin import NodeTwinStatus
 from joulie_core.plausible import HIGHEST_VALUE
 from joulie_core.scoring.state import node_state
 from joulie_extender import twins
 from joulie_extender.twins import read_twin
+from joulie_testing.api import make_node_twin
 
 
 def test_a_twin_is_read_as_its_model_reads_it():

@@ -7,9 +7,9 @@ import pytest
 
 from joulie_api.client import WATCH_IDLE_TIMEOUT_S
 from joulie_api.log_limit import LogLimit
-from joulie_api.testing import Respond, claiming, dra_definitions, make_claim, make_node, make_pod
 from joulie_core.pod import Pod, PodClaim
 from joulie_extender.watches import ExtenderWatches
+from joulie_testing.api import Respond, claiming, dra_definitions, make_claim, make_node, make_pod
 
 WATCHES = ["nodes", "nodetwins.joulie.io", "nodehardwares.joulie.io", "pods"]
 

@@ -7,11 +7,11 @@ import structlog
 
 from joulie_api.app import App
 from joulie_api.settings import read_settings
-from joulie_api.testing import FakeApiServer, make_node, make_pod
 from joulie_core import labels
 from joulie_operator.app import run
 from joulie_operator.settings import settings_model
 from joulie_sim.stack.permissions import denied
+from joulie_testing.api import FakeApiServer, make_node, make_pod
 
 FAST = {
     "METRICS_ADDR": "127.0.0.1:0",

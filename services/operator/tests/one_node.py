@@ -6,7 +6,6 @@ from prometheus_client import CollectorRegistry
 
 from joulie_api.errors import NotFound, TransportError
 from joulie_api.failures import Failures
-from joulie_api.testing import make_node, make_pod, make_telemetry_profile
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core import labels
 from joulie_core.caps import CapSettings
@@ -28,6 +27,7 @@ from joulie_operator.published import decode_target, decode_twin
 from joulie_operator.published_state import PublishedState
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.workqueue import WorkQueue
+from joulie_testing.api import make_node, make_pod, make_telemetry_profile
 
 INVENTORY = Inventory.load()
 N1 = NodeName("n1")

@@ -4,7 +4,6 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
-from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_node
 from joulie_core.caps import CapSettings
 from joulie_core.hardware.inventory import Inventory
@@ -18,6 +17,7 @@ from joulie_operator.planner import NodePlanner
 from joulie_operator.pod_decoder import PodDecoder
 from joulie_operator.published import PublishedTarget
 from joulie_operator.published_state import PublishedState
+from joulie_testing.api import make_node, make_pod
 
 INVENTORY = Inventory.load()
 N1 = NodeName("n1")

@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
-from joulie_api.testing import make_pod
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.names import NodeName
 from joulie_operator.changes import ChangeScope, ClusterChange, PlanTrigger
 from joulie_operator.cluster import Cluster
 from joulie_operator.pod_decoder import PodDecoder
 from joulie_operator.workqueue import WorkQueue
+from joulie_testing.api import make_pod
 
 NODES = 10
 PODS = 100

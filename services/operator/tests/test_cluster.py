@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
-from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.hardware.inventory import Inventory
@@ -18,6 +17,7 @@ from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.pod_decoder import PodDecoder
 from joulie_operator.published import NO_POD, PodSummary
+from joulie_testing.api import make_node, make_pod
 
 INVENTORY = Inventory.load()
 N1, N2 = NodeName("n1"), NodeName("n2")

@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from joulie_api.errors import NotLeader
 from joulie_api.resources import NODES
-from joulie_api.testing import Respond, make_node, make_pod
 from joulie_api.wire import decode_node, decode_pod
 from joulie_core.transition import GuardResult, NodeState, Transition
 from joulie_operator.events import Event, EventType, Recorder, Subject, UnknownClasses, transition_event
+from joulie_testing.api import Respond, make_node, make_pod
 
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
 

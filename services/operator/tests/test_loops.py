@@ -6,11 +6,11 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
-from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
 from joulie_core.hardware.inventory import Inventory
 from joulie_operator.cluster import Cluster
 from joulie_operator.loops import SLICE, OperatorLoops
+from joulie_testing.api import make_node
 
 
 class FreshWatch:

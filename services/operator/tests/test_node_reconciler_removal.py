@@ -3,8 +3,8 @@
 from services.operator.tests.one_node import LABELS, World, settled
 from structlog.testing import capture_logs
 
-from joulie_api.testing import make_node_power_profile, make_node_twin
 from joulie_core import labels
+from joulie_testing.api import make_node_power_profile, make_node_twin
 
 
 def test_a_node_that_leaves_loses_labels_first_and_twin_last():

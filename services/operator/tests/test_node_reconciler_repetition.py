@@ -18,12 +18,12 @@ from services.operator.tests.one_node import (
 from structlog.testing import capture_logs
 
 from joulie_api.errors import NotFound, NotLeader
-from joulie_api.testing import make_node_twin
 from joulie_core import labels
 from joulie_core.names import NodeName
 from joulie_operator.node_reconciler import FIRST_RETRY_S, LAST_RETRY_S
 from joulie_operator.notifications import NodeNotProcessed
 from joulie_operator.published_state import ECHO_GRACE_S
+from joulie_testing.api import make_node_twin
 
 
 def test_a_write_without_an_answer_is_repeated_even_if_it_is_seen():

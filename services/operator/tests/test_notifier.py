@@ -4,7 +4,6 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
 from joulie_core.caps import CapSettings
 from joulie_core.hardware.inventory import Inventory
@@ -22,6 +21,7 @@ from joulie_operator.notifications import (
 )
 from joulie_operator.notifier import Notifier
 from joulie_operator.published import PublishedCondition
+from joulie_testing.api import make_node
 
 NODE = decode_node(msgspec.json.encode(make_node("n1", gpus=8, gpu_model="NVIDIA H100 80GB HBM3")))
 PERF, DRAIN = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE

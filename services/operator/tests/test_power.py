@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 
 from joulie_api.answers import session_options
 from joulie_api.prometheus import PrometheusSample, QueryError
-from joulie_api.testing import make_node, make_telemetry_profile
 from joulie_api.wire import decode_node
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
@@ -31,6 +30,7 @@ from joulie_operator.power import AgentReadings, PowerInputs, PowerSample, Power
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
 from joulie_operator.prometheus import MAX_ANSWER_BYTES, PART, Prometheus
+from joulie_testing.api import make_node, make_telemetry_profile
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 INVENTORY = Inventory.load()

@@ -6,7 +6,9 @@ import time
 import pytest
 
 from joulie_api.errors import LeadershipLost
-from joulie_api.testing import (
+from joulie_core import labels
+from joulie_core.timestamps import rfc3339
+from joulie_testing.api import (
     Respond,
     claiming,
     dra_definitions,
@@ -17,8 +19,6 @@ from joulie_api.testing import (
     make_pod,
     make_telemetry_profile,
 )
-from joulie_core import labels
-from joulie_core.timestamps import rfc3339
 
 CPU_NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
 PERFORMANCE_CAPS = {"cpu": {"packagePowerCapPctOfMax": 100}}

@@ -5,7 +5,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
-from joulie_api.testing import make_node, make_node_twin
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.caps import CapIntent
@@ -27,6 +26,7 @@ from joulie_operator.power import PowerSample, PowerTracker
 from joulie_operator.published import PodSummary, PublishedTwin, decode_twin
 from joulie_operator.published_state import LastTwin, PublishedPart, PublishedState
 from joulie_operator.twins import RackCapacities, TwinTracker
+from joulie_testing.api import make_node, make_node_twin
 
 INVENTORY = Inventory.load()
 NAMES = [NodeName(f"n{index}") for index in range(40)]

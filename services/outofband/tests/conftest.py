@@ -12,7 +12,6 @@ import pytest
 from joulie_api.answers import session_options
 from joulie_api.app import App
 from joulie_api.settings import read_settings
-from joulie_api.testing import make_node_bmc
 from joulie_outofband.app import run
 from joulie_outofband.redfish.bmc import RedfishBmc
 from joulie_outofband.redfish.connection import BmcAccess, RedfishConnection
@@ -22,6 +21,7 @@ from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.service import SimulatedBmc
 from joulie_sim.bmc.serving import serve_bmc
 from joulie_sim.stack.permissions import denied
+from joulie_testing.api import make_node_bmc
 
 USER, PASSWORD = "root", "calvin"
 NAMESPACE = "joulie-system"

@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
 from joulie_api.resources import NODE_BMCS
-from joulie_api.testing import make_node_bmc
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC, NodeBMCStatus
 from joulie_core.kinds.node_bmc import BmcCapability, PowerState
@@ -16,6 +15,7 @@ from joulie_outofband.bmc import BmcReport, PowerLimit
 from joulie_outofband.parts import WorkerParts, WorkerTimes
 from joulie_outofband.power import PowerTimeouts
 from joulie_outofband.publish import StatusPublisher
+from joulie_testing.api import make_node_bmc
 
 CAPABILITY = BmcCapability(readable=True, cappable=True, reset_types=("On", "GracefulShutdown", "ForceOff"))
 REPORT = BmcReport(

@@ -2,8 +2,8 @@
 
 import time
 
-from joulie_api.testing import make_node
 from joulie_core.timestamps import rfc3339
+from joulie_testing.api import make_node
 
 
 def cap(watts, for_s=3600):

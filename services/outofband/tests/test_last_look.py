@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from services.outofband.tests.objects import ready_node
 
-from joulie_api.testing import Respond, make_pod
 from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.resources import RESET
+from joulie_testing.api import Respond, make_pod
 
 RESET_REQUEST = ("POST", RESET)
 OPERATORS = {"metadata": {"annotations": {"joulie.io/requested-power": "Off"}}, "spec": {"desiredPower": "Off"}}

@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 from services.outofband.tests.objects import ready_node
 
-from joulie_api.testing import make_node_bmc
 from joulie_core.kinds.node_bmc import PowerState
 from joulie_outofband.endpoint import Endpoint
 from joulie_outofband.reasons import BmcError, BmcReason
 from joulie_outofband.wol import WolServer, magic_packet
+from joulie_testing.api import make_node_bmc
 
 MAC = "52:54:00:ab:cd:ef"
 MAC_BYTES = bytes.fromhex("525400abcdef")

@@ -12,7 +12,8 @@ from joulie_api.client import KubeClient
 from joulie_api.errors import IdleTimeoutError, NotLeader
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODES, PODS
-from joulie_api.testing import (
+from joulie_api.wire import decode_node, decode_pod
+from joulie_testing.api import (
     CutMidLine,
     Disconnect,
     EndStream,
@@ -24,7 +25,6 @@ from joulie_api.testing import (
     make_node,
     make_pod,
 )
-from joulie_api.wire import decode_node, decode_pod
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from hypothesis import given
 from joulie_core.containers.cpu_allocator import NotEnoughCpusError, allocate, release
 from joulie_core.containers.idset import EMPTY, Cpus, IdSet
 from joulie_core.containers.topology import CpuPriority, HardwareTopology
-from joulie_core.testing.machines import HYBRID, LARGE, MachineShape, machines
+from joulie_testing.core.machines import HYBRID, LARGE, MachineShape, machines
 
 
 @st.composite

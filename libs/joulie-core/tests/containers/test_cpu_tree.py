@@ -6,7 +6,7 @@ from joulie_core.containers.cpu_allocator import NotEnoughCpusError
 from joulie_core.containers.cpu_tree import CpuTree, CpuWish, TreeLevel
 from joulie_core.containers.idset import EMPTY, IdSet
 from joulie_core.containers.topology import CpuPriority
-from joulie_core.testing.machines import HYBRID, MachineShape, machines
+from joulie_testing.core.machines import HYBRID, MachineShape, machines
 
 #: Two packages of two NUMA nodes of four cores of two threads; node n has the CPUs 8n to 8n+7, cores are pairs.
 SHAPE = MachineShape(packages=2, nodes_per_die=2, cores_per_node=4, threads_per_core=2, siblings_apart=False)

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from joulie_core.containers.idset import EMPTY, IdSet
 from joulie_core.containers.topology import HardwareTopology, MemoryKind
-from joulie_core.testing.machines import GIB, HYBRID, LARGE, TIERED, AttachedMemory, MachineShape, machines
+from joulie_testing.core.machines import GIB, HYBRID, LARGE, TIERED, AttachedMemory, MachineShape, machines
 
 GROUPS = ("packages", "dies", "node_groups", "l3_groups", "l2_groups", "cores")
 

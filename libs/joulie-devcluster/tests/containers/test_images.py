@@ -44,7 +44,7 @@ def test_an_archive_gets_another_name_when_a_file_changes_that_the_build_reads(c
     "name",
     [
         "services/agent/tests/test_new.py",
-        "libs/joulie-api/src/joulie_api/testing/new.py",
+        "libs/joulie-testing/src/joulie_testing/api/new.py",
         "libs/joulie-api/src/joulie_api/__pycache__/new.pyc",
         "requirements/dev.txt",
     ],

@@ -7,8 +7,6 @@ import pytest
 
 from joulie_api.errors import KubeError
 from joulie_api.resources import NODES, PODS
-from joulie_api.testing.builders import make_node, make_pod
-from joulie_api.testing.faults import Respond
 from joulie_devcluster.containers.images import repository_root
 from joulie_devcluster.control_plane.nodes import default_node_classes, node_manifests
 from joulie_devcluster.errors import EngineError
@@ -21,6 +19,8 @@ from joulie_sim.demo.options import parse_options
 from joulie_sim.demo.scenario import make_scenario
 from joulie_sim.demo.settings import joulie_settings
 from joulie_sim.workload.item import WORKLOAD_LABEL, pod_manifest
+from joulie_testing.api.builders import make_node, make_pod
+from joulie_testing.api.faults import Respond
 
 OPTIONS = parse_options(["--kind", "--nodes", "8"])
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from joulie_api.testing.builders import make_node, make_pod
 from joulie_sim.cli import main
+from joulie_testing.api.builders import make_node, make_pod
 
 _DEADLINE_S = 60.0
 

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from joulie_api.testing.builders import make_node, make_pod
-from joulie_api.testing.faults import Respond
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
@@ -15,6 +13,8 @@ from joulie_sim.recording.lines import PodBegin, PodEnd
 from joulie_sim.recording.node_recorder import recorded_labels
 from joulie_sim.recording.reading import RecordingError, read_recording
 from joulie_sim.recording.recorder import READ, RecorderError, role_manifest
+from joulie_testing.api.builders import make_node, make_pod
+from joulie_testing.api.faults import Respond
 
 CREATED = "2023-11-14T22:13:20Z"  # START_S
 

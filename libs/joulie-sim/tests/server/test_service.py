@@ -5,10 +5,10 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_api.testing.builders import make_node, make_pod
 from joulie_sim.annotations import CPU_UTILIZATION, DURATION
 from joulie_sim.server.service import run
 from joulie_sim.server.settings import SimSettings
+from joulie_testing.api.builders import make_node, make_pod
 
 DEADLINE_S = 15.0
 

@@ -7,12 +7,12 @@ import pytest
 
 from joulie_api.errors import NotFound
 from joulie_api.resources import NODE_TWINS, NODES, PODS
-from joulie_api.testing.builders import make_pod
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.control_plane.state import ClusterState, start_ticks
 from joulie_devcluster.fixtures import create_namespace
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
+from joulie_testing.api.builders import make_pod
 
 pytestmark = pytest.mark.e2e
 

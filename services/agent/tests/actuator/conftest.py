@@ -13,10 +13,10 @@ from joulie_agent.actuator.protocol import SetThrottle
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
-from joulie_agent.testing.fake_gpu import FakeGpuLibrary, fake_gpu_driver
-from joulie_agent.testing.fake_sysfs import FakeMachine
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.fake_gpu import FakeGpuLibrary, fake_gpu_driver
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 
 @dataclass

@@ -10,7 +10,7 @@ from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import (
     SetCpuCap,
 )
-from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_testing.agent.fake_sysfs import FakeMachine
 
 
 @dataclass

@@ -26,7 +26,7 @@ from joulie_agent.hardware.gpu import device_calls
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
+from joulie_testing.agent.fake_gpu import FakeGpu, fake_gpu_driver
 
 CAP = SetCpuCap(cap_watts_per_package=90, lease_s=60)
 

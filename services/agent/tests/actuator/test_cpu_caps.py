@@ -9,9 +9,9 @@ from joulie_agent.hardware import rapl
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import FakeMachine, FakeTree, FileFault
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.fake_sysfs import FakeMachine, FakeTree, FileFault
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 MISSING = HardwareFailure(Reason.NO_DEVICE, "package 2 has no zone")
 

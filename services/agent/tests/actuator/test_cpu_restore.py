@@ -10,9 +10,9 @@ from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subs
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import Behaviour, KernelFault, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.kernel import Behaviour, KernelFault, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 #: The user's own request, an entry of the table where the driver has one.
 USER_KHZ = {"xeon-small": 3_000_000, "policy-per-package": 2_450_000, "arm-cppc": 2_400_000}

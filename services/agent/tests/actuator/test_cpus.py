@@ -9,8 +9,8 @@ from joulie_agent.hardware.journaled_writer import RestoreOutcome
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import FakeTree, FileFault
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.fake_sysfs import FakeTree, FileFault
 
 
 def cap(watts, **options):

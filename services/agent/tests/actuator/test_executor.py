@@ -17,7 +17,7 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import FileFault
+from joulie_testing.agent.fake_sysfs import FileFault
 
 
 def cap(watts, lease_s=60.0):

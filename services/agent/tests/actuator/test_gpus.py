@@ -18,8 +18,8 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary
 
 
 def caps(**watts):

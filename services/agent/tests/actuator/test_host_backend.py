@@ -18,8 +18,6 @@ from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
-from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control.throttle_plan import ThrottleOrder
@@ -27,6 +25,8 @@ from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_power_profile import GpuPowerCap
 from joulie_core.kinds.telemetry_profile import Held
+from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
+from joulie_testing.agent.fake_sysfs import FakeMachine
 
 NO_LIMITS = WattRange()
 CPU_HELD = CpuHeld(cap=Held.YES)

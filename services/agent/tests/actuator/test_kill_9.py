@@ -22,8 +22,8 @@ from joulie_agent.hardware import journal
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.sysfs import SysfsTree
-from joulie_agent.testing.kernel.mount import mounted, why_not
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel.mount import mounted, why_not
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 CLASSES = (
     {},

@@ -34,7 +34,7 @@ from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
+from joulie_testing.agent.fake_gpu import FakeGpu, fake_gpu_driver
 
 UNPRIVILEGED = Admission(uid=65532, gid=65532)
 

@@ -12,10 +12,10 @@ from joulie_agent.hardware import journal as journal_module
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import Behaviour, KernelFault, KernelMachine, KernelTree
-from joulie_agent.testing.kill_points import Fate, Killed
-from joulie_agent.testing.machine_spec import PLATFORMS, Limit
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.kernel import Behaviour, KernelFault, KernelMachine, KernelTree
+from joulie_testing.agent.kill_points import Fate, Killed
+from joulie_testing.agent.machine_spec import PLATFORMS, Limit
 
 SMALL = PLATFORMS["xeon-small"]
 ZONES = ("package-0", "package-1")

@@ -9,9 +9,9 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 CPU = "devices/system/cpu"
 UNCORE = "intel_uncore_frequency/package_0{}_die_00"

@@ -5,10 +5,10 @@ import pytest
 from joulie_agent.discovery.host import describe_cpu, describe_memory, find_cpu
 from joulie_agent.hardware import cpuinfo
 from joulie_agent.hardware.sysfs import SysfsTree
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import CpuCapRange, Exactness, FrequencyLandmarks
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import PLATFORMS, MachineSpec
 
 INVENTORY = Inventory.load()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from joulie_agent.backends.factory import BackendFactory
-from joulie_agent.testing.scripted_host import NO_ANSWER, ScriptedHost, node_control
+from joulie_testing.agent.scripted_host import NO_ANSWER, ScriptedHost, node_control
 
 
 class NoNetwork:

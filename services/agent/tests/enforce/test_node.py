@@ -9,16 +9,6 @@ from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.outcome import applied, blocked, failed
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.scripted_host import (
-    CPU,
-    GPU,
-    INPUTS,
-    NO_ANSWER,
-    READING,
-    capped_target,
-    host_route,
-    node_control,
-)
 from joulie_core.control.dvfs import DvfsDirection
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control.lost_control import Floor
@@ -33,6 +23,16 @@ from joulie_core.kinds.telemetry_profile import (
     Held,
     PrometheusQuery,
     TelemetrySource,
+)
+from joulie_testing.agent.scripted_host import (
+    CPU,
+    GPU,
+    INPUTS,
+    NO_ANSWER,
+    READING,
+    capped_target,
+    host_route,
+    node_control,
 )
 
 DVFS = replace(INPUTS, route=host_route("dvfs"))

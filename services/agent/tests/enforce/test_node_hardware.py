@@ -8,7 +8,10 @@ from structlog.testing import capture_logs
 from joulie_agent.backends.base import CpuReading, GpuReading
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.testing.scripted_host import (
+from joulie_core.kinds.node_hardware import HardwareQuality, MemoryHardware, NodeHardwareStatus, Quality
+from joulie_core.kinds.telemetry_profile import TelemetrySource
+from joulie_core.node import Node
+from joulie_testing.agent.scripted_host import (
     ALL_CAPABILITIES,
     CPU,
     GPU,
@@ -20,9 +23,6 @@ from joulie_agent.testing.scripted_host import (
     host_route,
     node_control,
 )
-from joulie_core.kinds.node_hardware import HardwareQuality, MemoryHardware, NodeHardwareStatus, Quality
-from joulie_core.kinds.telemetry_profile import TelemetrySource
-from joulie_core.node import Node
 
 
 @dataclass

@@ -6,8 +6,8 @@ from joulie_agent.actuator.cpu_class_protocol import Governor
 from joulie_agent.hardware import class_knobs, cpufreq
 from joulie_agent.hardware.class_knobs import GOVERNOR_CODES, may_disable_idle_states
 from joulie_agent.hardware.topology import read_topology
-from joulie_agent.testing.kernel import KernelMachine, KernelTree
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel import KernelMachine, KernelTree
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 
 @pytest.fixture

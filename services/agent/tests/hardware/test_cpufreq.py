@@ -8,10 +8,10 @@ from joulie_agent.hardware import cpufreq
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.hardware.topology import read_topology
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_files import CPU_ROOT
-from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec, Policies
 from joulie_core.control.throttle_plan import plan_throttle, throttled_khz
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_files import CPU_ROOT
+from joulie_testing.agent.machine_spec import PLATFORMS, MachineSpec, Policies
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from joulie_agent.hardware import cpuinfo
 from joulie_agent.hardware.cpuinfo import CpuIdentity, read_identity, read_memory_bytes
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.hardware.topology import read_topology
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_files import CPU_ROOT
-from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec
 from joulie_core.control.throttle_plan import CpuCore
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_files import CPU_ROOT
+from joulie_testing.agent.machine_spec import PLATFORMS, MachineSpec
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 CAP_MAX_UW = 400_000_000
 

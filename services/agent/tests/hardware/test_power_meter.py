@@ -5,9 +5,9 @@ import pytest
 from joulie_agent.hardware import rapl
 from joulie_agent.hardware.power_meter import PowerMeter, total_watts
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control.energy_meter import SampleResult
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from joulie_agent.hardware import rapl
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_files import POWERCAP
-from joulie_agent.testing.machine_spec import PLATFORMS, Limit, MachineSpec, Zone
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_files import POWERCAP
+from joulie_testing.agent.machine_spec import PLATFORMS, Limit, MachineSpec, Zone
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import PowerMeter, total_watts
 from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import build
-from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec, Zone
+from joulie_testing.agent.fake_sysfs import build
+from joulie_testing.agent.machine_spec import PLATFORMS, MachineSpec, Zone
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
-from joulie_agent.testing import kill_points
-from joulie_agent.testing.kill_points import Killed
+from joulie_testing.agent import kill_points
+from joulie_testing.agent.kill_points import Killed
 
 KEYS = ("a", "b", "c")
 #: Joulie's are even and external ones odd, so that the model can distinguish them as the code under test cannot.

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from joulie_agent.testing.kernel import Behaviour, KernelMachine
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel import Behaviour, KernelMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 
 class Clock:

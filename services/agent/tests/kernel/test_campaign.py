@@ -26,10 +26,10 @@ from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, Governor
 from joulie_agent.actuator.protocol import CpuClassesReport, Restore, SetCpuCap, SetCpuClasses, SetThrottle, Subsystem
 from joulie_agent.hardware import journal
 from joulie_agent.outcome import ControlOutcome
-from joulie_agent.testing.kernel import Behaviour, PolicyReturn
-from joulie_agent.testing.kernel.external_writers import ExternalWriters, register_of
-from joulie_agent.testing.kernel.mount import mounted, why_not
-from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec
+from joulie_testing.agent.kernel import Behaviour, PolicyReturn
+from joulie_testing.agent.kernel.external_writers import ExternalWriters, register_of
+from joulie_testing.agent.kernel.mount import mounted, why_not
+from joulie_testing.agent.machine_spec import PLATFORMS, MachineSpec
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
 

@@ -13,9 +13,9 @@ from joulie_agent.hardware import cpuinfo
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import KernelFault, KernelTree
-from joulie_agent.testing.kernel.mount import mounted, why_not
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel import KernelFault, KernelTree
+from joulie_testing.agent.kernel.mount import mounted, why_not
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 CPUS = "devices/system/cpu"
 MAX = f"{CPUS}/cpufreq/policy1/scaling_max_freq"

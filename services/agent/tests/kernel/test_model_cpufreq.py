@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from joulie_agent.testing.kernel import OfflinePolicy, PolicyReturn
+from joulie_testing.agent.kernel import OfflinePolicy, PolicyReturn
 
 POLICY = "devices/system/cpu/cpufreq/policy1"
 MAX = f"{POLICY}/scaling_max_freq"

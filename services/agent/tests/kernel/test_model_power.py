@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.testing.kernel import KernelFault, KernelTree, Maximum
+from joulie_testing.agent.kernel import KernelFault, KernelTree, Maximum
 
 
 def test_a_limit_is_rounded_down_to_power_units(machine, refused):

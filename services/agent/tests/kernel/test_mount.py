@@ -2,8 +2,8 @@
 
 import pytest
 
-from joulie_agent.testing.kernel.mount import mounted, why_not
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel.mount import mounted, why_not
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
 

@@ -24,10 +24,10 @@ from joulie_agent.actuator.protocol import LeaseKind, SetCpuCap, SetCpuClasses, 
 from joulie_agent.hardware import journal as journal_module
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
-from joulie_agent.testing.kernel import Behaviour, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
-from joulie_agent.testing.kernel.external_writers import ExternalWriters, register_of
-from joulie_agent.testing.kill_points import Fate, Killed
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel import Behaviour, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
+from joulie_testing.agent.kernel.external_writers import ExternalWriters, register_of
+from joulie_testing.agent.kill_points import Fate, Killed
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 #: Journals are written here; on a disk each would wait for it.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -17,10 +17,10 @@ from joulie_agent.node_agent.pusher import Pace
 from joulie_agent.resource_api.cluster import ClusterClient
 from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
-from joulie_api.testing import FakeApiServer, make_node
 from joulie_api.wire import decode_node
 from joulie_core.kinds.base import Profile
 from joulie_sim.stack.permissions import denied
+from joulie_testing.api import FakeApiServer, make_node
 
 PACE = Pace(
     push_interval_s=0,

@@ -4,7 +4,7 @@ import pytest
 
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import ResourceApiError
-from joulie_api.testing import Respond
+from joulie_testing.api import Respond
 
 NO_SCHEDULE = pb.Taint(key="joulie.io/eco", value="yes", effect="NoSchedule")
 

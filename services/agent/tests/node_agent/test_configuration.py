@@ -7,8 +7,8 @@ import pytest
 from services.agent.tests.node_agent.documents import make_policy
 
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
-from joulie_api.testing import CutMidLine, Respond
 from joulie_core.kinds.container_policy import PolicyNodeStatus
+from joulie_testing.api import CutMidLine, Respond
 
 A = {"joulie.io/container-policy-group": "a"}
 

@@ -7,8 +7,8 @@ import pytest
 
 from joulie_agent.node_agent import published
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
-from joulie_api.testing import Respond
 from joulie_core.kinds.base import Profile
+from joulie_testing.api import Respond
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -9,10 +9,10 @@ from services.agent.tests.node_agent.test_reports import DEFINITION
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resources import process
 from joulie_agent.resources.settings import ResourcesSettings
-from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
-from joulie_agent.testing.host_files import put_host
 from joulie_api.settings import read_settings
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import MachineShape
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from joulie_agent.nri.handler import NriDisconnectedError, NriRequestError, Requ
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.nri.registration import EVENTS
 from joulie_agent.nri.ttrpc import TtrpcError
-from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
+from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
 
 
 def cpus(text):

@@ -23,8 +23,6 @@ from joulie_agent.resources.resource_files import ResourceFiles
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.translate import ContainerReader
 from joulie_agent.resources.updates import Updater
-from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
-from joulie_agent.testing.host_files import host_in_memory
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.containers.policy import (
     ColdStartEnded,
@@ -36,7 +34,9 @@ from joulie_core.containers.policy import (
     PowerProfileChanged,
     RebalanceRequested,
 )
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
+from joulie_testing.agent.host_files import host_in_memory
+from joulie_testing.core.machines import MachineShape
 
 
 @dataclass(frozen=True, slots=True)

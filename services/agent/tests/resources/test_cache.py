@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from joulie_agent.resources.cache import CACHE_FILE, REJECTED_FILE, Cache, CachedContainer, CachedPod
 from joulie_agent.resources.values import ContainerValues, CreationClasses
-from joulie_agent.testing.kill_points import Fate, Killed
 from joulie_core.containers.container import (
     ContainerId,
     ContainerInfo,
@@ -21,6 +20,7 @@ from joulie_core.containers.container import (
     PodSandboxId,
     QosClass,
 )
+from joulie_testing.agent.kill_points import Fate, Killed
 
 
 def container(name, *, milli=100):

@@ -8,7 +8,7 @@ from joulie_agent.resources.class_events import ClassEvents
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import Placement
-from joulie_core.testing.containers import container
+from joulie_testing.core.containers import container
 
 
 class Node:

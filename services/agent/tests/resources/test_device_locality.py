@@ -4,11 +4,11 @@ import pytest
 
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.resources.device_locality import DeviceKind, DeviceLocalities, DeviceNode, Locality
-from joulie_agent.testing.host_files import put_host
 from joulie_core.containers.container import TopologyHint
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.topology import MemoryKind
-from joulie_core.testing.machines import AttachedMemory, MachineShape
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import AttachedMemory, MachineShape
 
 TOPOLOGY = MachineShape(packages=2, cores_per_node=2, attached=(AttachedMemory(MemoryKind.PMEM),)).topology()
 FIRST, SECOND = Locality(IdSet([0, 1]), IdSet([0])), Locality(IdSet([2, 3]), IdSet([1]))

@@ -3,9 +3,9 @@ import pytest
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resources.hints import HintSource
-from joulie_agent.testing.host_files import put_host
 from joulie_core.containers.container import TopologyHint
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import MachineShape
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from hypothesis import assume, given
 
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.resources.host_topology import HostReading, read_host_topology
-from joulie_agent.testing.host_files import CPU_ROOT, NODE_ROOT, host_in_memory, put_host
 from joulie_core.containers.idset import EMPTY, IdSet
 from joulie_core.containers.topology import HardwareTopology, MemoryKind
-from joulie_core.testing.machines import GIB, HYBRID, LARGE, TIERED, MachineShape, shapes
+from joulie_testing.agent.host_files import CPU_ROOT, NODE_ROOT, host_in_memory, put_host
+from joulie_testing.core.machines import GIB, HYBRID, LARGE, TIERED, MachineShape, shapes
 
 
 @pytest.fixture

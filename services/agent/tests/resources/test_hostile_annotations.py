@@ -10,8 +10,8 @@ from joulie_agent.resources.hints import HintSource
 from joulie_agent.resources.registry import policy_definition
 from joulie_agent.resources.settings import PolicyName
 from joulie_agent.resources.translate import RESOURCES_ANNOTATION, ContainerReader, pod_info
-from joulie_agent.testing.host_files import host_in_memory
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.agent.host_files import host_in_memory
+from joulie_testing.core.machines import MachineShape
 
 TOPOLOGY = MachineShape(packages=2, cores_per_node=4).topology()
 KEYS = [

@@ -22,11 +22,11 @@ from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.nri.ttrpc import TtrpcError
 from joulie_agent.resources import process
 from joulie_agent.resources.settings import ResourcesSettings
-from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
-from joulie_agent.testing.host_files import put_host
 from joulie_api.settings import read_settings
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import MachineShape
 
 PACKAGES = tuple(str(Path(each.__path__[0])) for each in (nri_package, resources_package))
 #: Modules of those that read the host and the settings, or render metrics: nothing depends on them yet, or any more.

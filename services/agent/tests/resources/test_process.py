@@ -23,12 +23,12 @@ from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_agent.resources import process
 from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.sole import NotAloneError
-from joulie_agent.testing.host_files import put_host
 from joulie_api.settings import read_settings
 from joulie_core.containers.annotations import DOMAIN
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.topology import MemoryKind
-from joulie_core.testing.machines import GIB, AttachedMemory, MachineShape
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import GIB, AttachedMemory, MachineShape
 
 
 def manifest(available, **spec):

@@ -10,12 +10,12 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from joulie_agent.nri.proto import nri_pb2 as nri
-from joulie_agent.testing.host_files import put_host
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.topology import HardwareTopology
-from joulie_core.testing.machines import AttachedMemory, MachineShape, MemoryKind
 from joulie_devcluster.host.process import ServiceProcess
 from joulie_devcluster.nri_runtime import reference_nri_runtime
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import AttachedMemory, MachineShape, MemoryKind
 
 SUFFIX = "resource-policy.nri.io"
 KINDS = {"balloons": "BalloonsPolicy", "topology-aware": "TopologyAwarePolicy"}

@@ -9,11 +9,11 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from joulie_agent.nri.proto import nri_pb2 as nri
-from joulie_agent.testing.host_files import put_host
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.machines import MachineShape
 from joulie_devcluster.host.process import ServiceProcess
 from joulie_devcluster.nri_runtime import reference_nri_runtime
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.machines import MachineShape
 
 CPUS = IdSet.parse("0-15")
 MANIFEST = json.dumps(

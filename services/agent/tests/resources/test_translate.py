@@ -16,9 +16,9 @@ from joulie_agent.resources.translate import (
     pod_info,
 )
 from joulie_agent.resources.values import MOST_CPU_MILLI, UNSET, ContainerValues
-from joulie_agent.testing.host_files import host_in_memory
 from joulie_core.containers.container import ContainerResources, QosClass
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.agent.host_files import host_in_memory
+from joulie_testing.core.machines import MachineShape
 
 TOPOLOGY = MachineShape(packages=2, cores_per_node=4).topology()
 MEMORY_BYTES = 64 << 30

@@ -16,7 +16,6 @@ from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_BMCS
-from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_kind
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
@@ -27,6 +26,7 @@ from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
+from joulie_testing.api import make_node, make_pod
 
 PASS_S = 10.0
 START_S = 1_800_000_000.0

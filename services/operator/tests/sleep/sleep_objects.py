@@ -2,10 +2,10 @@
 
 import json
 
-from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC
 from joulie_operator.sleep.objects import read_node
+from joulie_testing.api import make_node, make_pod
 
 RECORD = "joulie.io/sleep-record"
 STATE = "joulie.io/sleep-state"

@@ -17,7 +17,6 @@ from services.operator.tests.sleep.sleep_objects import (
 )
 
 from joulie_api.failures import Failures
-from joulie_api.testing import make_node
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
@@ -29,6 +28,7 @@ from joulie_operator.sleep.daemon_sets import WatchedDaemonSet
 from joulie_operator.sleep.facts import gather, idle_watts, power_facts, zone_of
 from joulie_operator.sleep.objects import read_node, read_pod
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
+from joulie_testing.api import make_node
 
 NOW_S = 1_800_000_000.0
 N1 = NodeName("n1")

@@ -4,7 +4,7 @@ a zone that fails, a roll-out that waits.
 
 import pytest
 
-from joulie_api.testing import Respond
+from joulie_testing.api import Respond
 
 NODES = ("n1", "n2", "n3", "n4")
 #: Why the service cannot reach a BMC; "": the service does not run either.

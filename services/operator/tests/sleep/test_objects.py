@@ -6,9 +6,9 @@ import pytest
 from services.operator.tests.sleep.sleep_objects import OWN_TAINT, controlled_by, owned_pod, seen_node
 
 from joulie_api.errors import DecodeError
-from joulie_api.testing import make_node
 from joulie_core.sleep.model import NodeTaint, PodToleration
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedTaint, read_node, read_pod
+from joulie_testing.api import make_node
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 from joulie_api.addresses import Address
 from joulie_api.failures import Failures
 from joulie_api.http_server import HttpLog, HttpServer
-from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.hardware.inventory import Inventory
@@ -23,6 +22,7 @@ from joulie_operator.cluster import Cluster
 from joulie_operator.published import PodSummary, PublishedCondition, PublishedTarget, PublishedTwin
 from joulie_operator.ui.feed import LiveFeed
 from joulie_operator.ui.server import PageServer
+from joulie_testing.api import make_node
 
 WALL = 1_800_000_000.0
 HOST = "127.0.0.1"

@@ -7,9 +7,9 @@ import aiohttp
 import pytest
 
 from joulie_api.settings import SettingsError, read_settings
-from joulie_api.testing import make_node, make_pod
 from joulie_devcluster.host.ports import free_port
 from joulie_operator.settings import settings_model
+from joulie_testing.api import make_node, make_pod
 
 NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
 

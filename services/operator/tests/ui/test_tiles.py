@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from services.operator.tests.ui.invented import REFUSED, target
 
-from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_operator.cluster import Eligibility, PodLoad
 from joulie_operator.published import PublishedTarget, PublishedTwin
 from joulie_operator.ui.tiles import NodeTile, TileInputs, tile_of
+from joulie_testing.api import make_node
 
 NODE = decode_node(msgspec.json.encode(make_node("n1", labels={labels.RACK: "r1"})))
 TWIN = PublishedTwin("eco", "2026-01-01T00:00:00Z", "uid", 310.4, 310.4, 420.0, "agent", 344.4, "redfish")

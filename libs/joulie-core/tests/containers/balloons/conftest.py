@@ -10,7 +10,7 @@ from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import PolicyResult
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.balloons_policy import BalloonsPolicySpec
-from joulie_core.testing.machines import MachineShape
+from joulie_testing.core.machines import MachineShape
 
 #: Two packages of two NUMA nodes of four cores of two threads; node n has the CPUs 8n to 8n+7, cores are pairs.
 MACHINE = MachineShape(packages=2, nodes_per_die=2, cores_per_node=4, threads_per_core=2, siblings_apart=False)

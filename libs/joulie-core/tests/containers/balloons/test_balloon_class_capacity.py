@@ -1,6 +1,6 @@
 """How many CPUs of a class the balloons of a node can have; the machine has 32 CPUs, of which CPU 0 is reserved."""
 
-from joulie_core.testing.containers import container
+from joulie_testing.core.containers import container
 
 
 def capacity(node, *types, **options):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from joulie_core.testing.containers import container
+from joulie_testing.core.containers import container
 
 
 def of(name, **options):

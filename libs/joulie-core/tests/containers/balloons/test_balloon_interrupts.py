@@ -2,7 +2,7 @@
 
 from joulie_core.containers.idset import EMPTY
 from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptClaim, InterruptPlacement
-from joulie_core.testing.containers import container
+from joulie_testing.core.containers import container
 
 FAST = {"name": "fast", "namespaces": ["fast"], "irqMode": "isolate", "irqClaim": ["eth0-*", "24"]}
 QUIET = {"name": "quiet", "namespaces": ["quiet"], "irqMode": "isolate", "preferNewBalloons": True}

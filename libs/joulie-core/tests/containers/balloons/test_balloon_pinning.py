@@ -4,8 +4,8 @@ import pytest
 
 from joulie_core.containers.container import QosClass
 from joulie_core.containers.idset import EMPTY, IdSet
-from joulie_core.testing.containers import container
-from joulie_core.testing.machines import GIB, TIERED, MachineShape
+from joulie_testing.core.containers import container
+from joulie_testing.core.machines import GIB, TIERED, MachineShape
 
 T = {"name": "t", "namespaces": ["default"]}
 

@@ -4,7 +4,7 @@ import pytest
 
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.policy import PolicyConfigError
-from joulie_core.testing.containers import container
+from joulie_testing.core.containers import container
 
 
 def system(name, cpu_milli=0):

@@ -1,6 +1,6 @@
 import pytest
 
-from joulie_core.testing.containers import container
+from joulie_testing.core.containers import container
 
 BALLOON = "balloon.balloons.resource-policy.nri.io"
 A = {"name": "a", "namespaces": ["a", "shared-*"]}

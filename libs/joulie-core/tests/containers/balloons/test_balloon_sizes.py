@@ -6,8 +6,8 @@ import pytest
 
 from joulie_core.containers.container import ContainerId, TopologyHint
 from joulie_core.containers.idset import EMPTY, IdSet
-from joulie_core.testing.containers import container
-from joulie_core.testing.machines import HYBRID, TIERED, MachineShape
+from joulie_testing.core.containers import container
+from joulie_testing.core.machines import HYBRID, TIERED, MachineShape
 
 T = {"name": "t", "namespaces": ["default"]}
 

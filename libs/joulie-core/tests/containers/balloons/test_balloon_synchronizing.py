@@ -8,8 +8,8 @@ import pytest
 from joulie_core.containers.container import ContainerResources
 from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.containers import container
-from joulie_core.testing.machines import GIB, LARGE
+from joulie_testing.core.containers import container
+from joulie_testing.core.machines import GIB, LARGE
 
 PRESERVE = "cpu.preserve.resource-policy.nri.io"
 T = {"name": "t", "namespaces": ["default"], "maxCPUs": 4}

@@ -18,7 +18,7 @@ from joulie_core.containers.container import (
 )
 from joulie_core.containers.policy import PolicyConfigError
 from joulie_core.kinds.balloons_policy import BalloonsPolicySpec
-from joulie_core.testing.machines import GIB, MachineShape, shapes
+from joulie_testing.core.machines import GIB, MachineShape, shapes
 
 NAMESPACES = ("kube-system", "default", "batch-a", "batch-b", "web")
 TYPE_NAMES = ("reserved", "alpha", "beta", "gamma", "default")

@@ -9,9 +9,9 @@ import pytest
 
 from joulie_core.containers.container import TopologyHint
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import TIERED, AttachedMemory, MachineShape, MemoryKind
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import TIERED, AttachedMemory, MachineShape, MemoryKind
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 SHAPE = MachineShape(packages=2, nodes_per_die=2, cores_per_node=4)
 GIB_IN_MIB = 1024

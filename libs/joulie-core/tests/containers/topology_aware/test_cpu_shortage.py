@@ -7,9 +7,9 @@ import pytest
 
 from joulie_core.containers.container import TopologyHint
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 RESERVED = {"reservedResources": {"cpu": "cpuset:0"}}
 FOUR = MachineShape(cores_per_node=4)

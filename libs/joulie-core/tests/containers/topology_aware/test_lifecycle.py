@@ -13,9 +13,9 @@ from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.policy import PolicyConfigError, RebalanceRequested
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicySpec
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import LARGE, MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import LARGE, MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 SHAPE = MachineShape(packages=2, nodes_per_die=2, cores_per_node=4)
 RESERVED = {"reservedResources": {"cpu": "cpuset:0"}}

@@ -7,9 +7,9 @@ import pytest
 
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.policy import ColdStartEnded, PolicyTimer
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import TIERED, AttachedMemory, MachineShape, MemoryKind
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import TIERED, AttachedMemory, MachineShape, MemoryKind
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 #: One socket of two NUMA nodes with 32 GiB each.
 PLAIN = MachineShape(nodes_per_die=2, cores_per_node=4)

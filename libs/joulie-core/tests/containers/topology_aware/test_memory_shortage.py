@@ -4,9 +4,9 @@ The machine: one socket of two NUMA nodes of four CPUs, with 32 GiB each.
 """
 
 from joulie_core.containers.container import ContainerId
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 PLAIN = MachineShape(nodes_per_die=2, cores_per_node=4)
 GIB = 1024

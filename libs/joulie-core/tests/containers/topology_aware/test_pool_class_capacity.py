@@ -1,8 +1,8 @@
 """How many CPUs of a class the pools have; the machine has 8 CPUs, of which CPU 0 is reserved and CPU 7 isolated."""
 
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.machines import MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.machines import MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 
 def capacity(**options):

@@ -3,7 +3,7 @@ import pytest
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.topology import MemoryKind
 from joulie_core.containers.topology_aware.pools import PoolTree
-from joulie_core.testing.machines import HYBRID, LARGE, TIERED, AttachedMemory, MachineShape
+from joulie_testing.core.machines import HYBRID, LARGE, TIERED, AttachedMemory, MachineShape
 
 
 def tree(shape, available=None):

@@ -9,9 +9,9 @@ import pytest
 
 from joulie_core.containers.container import ContainerId, TopologyHint
 from joulie_core.containers.policy import RebalanceRequested
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 FIRST, SECOND, THIRD = "L3 cache #0", "L3 cache #2", "L3 cache #4"
 TWO, THREE = MachineShape(cores_per_node=4, cores_per_l3=2), MachineShape(cores_per_node=6, cores_per_l3=2)

@@ -1,9 +1,9 @@
 """What is left for containers on shared CPUs, and what they leave for others."""
 
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 SHARING = {"prefer-shared-cpus.resource-policy.nri.io": "true"}
 #: Two sockets of two CPUs.

@@ -20,7 +20,7 @@ from joulie_core.containers.idset import IdSet
 from joulie_core.containers.policy import ColdStartEnded, PolicyConfigError, PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology_aware.policy import TopologyAwareContainerPolicy
 from joulie_core.kinds.topology_aware_policy import BurstLevel, TopologyAwarePolicySpec
-from joulie_core.testing.machines import GIB, machines
+from joulie_testing.core.machines import GIB, machines
 
 SUFFIX = "resource-policy.nri.io"
 ANNOTATIONS = st.fixed_dictionaries(

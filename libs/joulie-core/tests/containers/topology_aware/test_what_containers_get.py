@@ -6,9 +6,9 @@ The machine: two sockets of two NUMA nodes of four CPUs; CPU 0 is reserved.
 import pytest
 
 from joulie_core.containers.idset import IdSet
-from joulie_core.testing.containers import best_effort, burstable, guaranteed
-from joulie_core.testing.machines import MachineShape
-from joulie_core.testing.topology_aware import TopologyAwareNode
+from joulie_testing.core.containers import best_effort, burstable, guaranteed
+from joulie_testing.core.machines import MachineShape
+from joulie_testing.core.topology_aware import TopologyAwareNode
 
 SHAPE = MachineShape(packages=2, nodes_per_die=2, cores_per_node=4)
 RESERVED = {"reservedResources": {"cpu": "cpuset:0"}}

@@ -29,9 +29,11 @@ from joulie_devcluster.host.progress import Reporter, SilentReporter, terminal_r
 SERVICES: Final = ("operator", "agent", "extender", "outofband")
 
 _LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api")
-_NOT_COPIED: Final = frozenset({"testing", "tests", "__pycache__"})
+_NOT_COPIED: Final = frozenset({"tests", "__pycache__"})
 #: Increment the number when `_bootstrap` changes.
-_BASE: Final = "joulie-base:bookworm-1"
+_BASE: Final = "joulie-base:bookworm-2"
+#: What debootstrap copies from this machine, and caches that name the files of this file system.
+_OF_THIS_MACHINE: Final = ("etc/hostname", "etc/resolv.conf", "etc/machine-id", "var/cache/ldconfig/aux-cache")
 #: Directories that Debian's slim image omits.
 _UNSLIM: Final = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian")
 _MAX_ARCHIVES: Final = 3
@@ -69,19 +71,23 @@ def archive_path(service: str) -> Path:
 
 
 @contextmanager
-def image_builder(reporter: Reporter) -> Iterator["ImageBuilder"]:
+def image_builder(reporter: Reporter, base: str | None = None) -> Iterator["ImageBuilder"]:
     """Yield a builder on the engine at DOCKER_HOST or, if that is not set, on a private engine.
+
+    Args:
+        reporter: receives progress messages.
+        base: base image for the engine at DOCKER_HOST in place of the Dockerfile's; a private one bootstraps its own.
 
     Raises:
         EngineError: the engine does not respond or cannot be started.
     """
     if os.environ.get("DOCKER_HOST"):
-        yield ImageBuilder(user_engine(), reporter)
+        yield ImageBuilder(user_engine(), reporter, base)
         return
     with private_engine(images_home() / "engine", reporter) as engine:
         if not engine.has_image(_BASE):
             engine.run("import", str(_bootstrap(reporter)), _BASE)
-        yield ImageBuilder(engine, reporter, base=_BASE)
+        yield ImageBuilder(engine, reporter, _BASE, uses_host_network=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +97,14 @@ class ImageBuilder:
     Attributes:
         engine: engine that builds and stores the images.
         reporter: receives progress messages.
-        base: base image that replaces the Dockerfile's; the build then also uses the host's network.
+        base: base image that replaces the Dockerfile's.
+        uses_host_network: whether steps of a build use the host's network, since the engine has no other.
     """
 
     engine: Engine
     reporter: Reporter
     base: str | None = None
+    uses_host_network: bool = False
 
     def build(self, service: str) -> str:
         """Build a service's image and return its name.
@@ -109,7 +117,9 @@ class ImageBuilder:
         arguments += ["--build-arg", f"SERVICE={service}", "--build-arg", f"VERSION={_version(service)}"]
         arguments += [text for proxy in _PROXIES if proxy in os.environ for text in ("--build-arg", proxy)]
         if self.base is not None:
-            arguments += ["--build-arg", f"BASE={self.base}", "--network", "host"]
+            arguments += ["--build-arg", f"BASE={self.base}"]
+        if self.uses_host_network:
+            arguments += ["--network", "host"]
         self.reporter.begin(f"image {name}")
         with _secrets() as secrets:
             self.engine.run("build", *arguments, *secrets, str(root))
@@ -185,6 +195,8 @@ def _bootstrap(reporter: Reporter) -> Path:
         _command("debootstrap", "--variant=minbase", "bookworm", str(root))
         for part in _UNSLIM:
             shutil.rmtree(root / part, ignore_errors=True)
+        for part in _OF_THIS_MACHINE:
+            (root / part).unlink(missing_ok=True)
         for part in ("var/cache/apt/archives", "var/lib/apt/lists", "var/log"):
             for path in (root / part).rglob("*"):
                 if path.is_file():

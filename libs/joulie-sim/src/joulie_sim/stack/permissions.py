@@ -26,7 +26,7 @@ _VERBS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class RecordedRequest(Protocol):
-    """A request as `joulie_api.testing` records it."""
+    """A request as `joulie_testing.api` records it."""
 
     @property
     def verb(self) -> str:

@@ -12,9 +12,9 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
 )
 from joulie_agent.hardware.journaled_writer import JournaledWriter
-from joulie_agent.testing.kernel import KernelMachine
 from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
+from joulie_testing.agent.kernel import KernelMachine
 
 FREE_KHZ, LOWEST_KHZ, THROTTLED_KHZ = 3_900_000, 1_000_000, 1_500_000
 CPUFREQ = "devices/system/cpu/cpufreq"

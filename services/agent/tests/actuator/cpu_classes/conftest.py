@@ -8,8 +8,8 @@ from joulie_agent.actuator.executor import SubsystemExecutor
 from joulie_agent.actuator.protocol import Subsystem
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
-from joulie_agent.testing.kernel import Behaviour, KernelMachine, KernelTree
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.kernel import Behaviour, KernelMachine, KernelTree
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from services.agent.tests.actuator.cpu_classes.class_bench import ECO, controls,
 
 from joulie_agent.actuator.cpu_class_protocol import ClassControl
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import KernelFault
+from joulie_testing.agent.kernel import KernelFault
 
 
 def test_idle_states_that_the_kernel_does_not_let_this_process_disable_are_reported(bench):

@@ -10,7 +10,7 @@ from joulie_agent.actuator.protocol import (
     Restore,
     Subsystem,
 )
-from joulie_agent.testing.kernel import KernelTree, PolicyReturn
+from joulie_testing.agent.kernel import KernelTree, PolicyReturn
 
 
 def end_by_no_class(bench):

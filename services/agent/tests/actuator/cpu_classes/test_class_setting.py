@@ -7,8 +7,8 @@ from joulie_agent.actuator.protocol import DescribeCpu
 from joulie_agent.hardware.class_knobs import may_disable_idle_states
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import KernelFault
 from joulie_core.control.cpu_frequency import FrequencyName
+from joulie_testing.agent.kernel import KernelFault
 
 
 def test_a_class_controls_its_cpus_and_no_others(bench):

@@ -10,10 +10,10 @@ from joulie_agent.actuator.cpu_class_protocol import ClassControl, Governor, Unm
 from joulie_agent.actuator.protocol import Epp
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.machine_spec import PLATFORMS, Policies
 from joulie_core.containers.idset import Cpus
 from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
+from joulie_testing.agent.machine_spec import PLATFORMS, Policies
 
 FIRST, LAST = ThrottleOrder.ECO, ThrottleOrder.PERFORMANCE
 #: Of the CPUs 0-3 and 8-11 of package 0, which share a policy.

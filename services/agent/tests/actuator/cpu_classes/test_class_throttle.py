@@ -21,9 +21,9 @@ from joulie_agent.actuator.protocol import (
     Subsystem,
 )
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import KernelFault
 from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_core.control_result import ControlResult
+from joulie_testing.agent.kernel import KernelFault
 
 
 def test_the_throttle_and_a_class_leave_the_lower_limit(bench):

@@ -19,8 +19,8 @@ import pytest
 
 from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import Request
-from joulie_agent.testing.fake_sysfs import FakeMachine
-from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
 
 STUBS = Path(__file__).parents[2] / "stubs"
 DRIVER_PROCESS = Path(__file__).with_name("driver_process.py")

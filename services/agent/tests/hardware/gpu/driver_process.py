@@ -13,7 +13,7 @@ from joulie_agent.hardware.gpu.library import GpuLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.gpu.nvml import NvmlLibrary
 from joulie_agent.hardware.knob import HardwareFailure, Knob
-from joulie_agent.testing.fake_gpu import power_mw
+from joulie_testing.agent.fake_gpu import power_mw
 
 
 class Server:

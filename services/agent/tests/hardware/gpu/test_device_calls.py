@@ -9,7 +9,7 @@ from joulie_agent.hardware.gpu.device_calls import GpuDeadlines
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, power_mw
+from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary, power_mw
 
 SHORT_S = 0.05
 LONG_S = 20.0

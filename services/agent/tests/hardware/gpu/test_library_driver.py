@@ -8,7 +8,7 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver, power_mw
+from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver, power_mw
 
 
 class Clock:

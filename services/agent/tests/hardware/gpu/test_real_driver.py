@@ -11,7 +11,7 @@ import pytest
 from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.testing.fake_gpu import power_mw
+from joulie_testing.agent.fake_gpu import power_mw
 
 
 @pytest.fixture(scope="module", params=["nvml", "amdsmi"])
