@@ -15,6 +15,8 @@ RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache /var/log/apt \
       /var/log/alternatives.log /var/log/dpkg.log \
+ # Bytecode that says nothing of when its source was written: equal sources have equal images.
+ && python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3* \
  && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 FROM runtime AS tools
@@ -42,8 +44,8 @@ RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels \
       /src/libs/joulie-core /src/libs/joulie-api /src/services/${SERVICE} \
  && pip --python /opt/joulie install --no-compile --no-index --no-deps --find-links /wheels \
       joulie-core joulie-api joulie-${SERVICE}
-# Bytecode that says nothing of when its source was written: equal sources have equal images.
-RUN ["/opt/joulie/bin/python", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "/opt/joulie/lib"]
+# -f: pip has imported some of it. See above.
+RUN ["/opt/joulie/bin/python", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "/opt/joulie/lib"]
 
 FROM runtime AS service
 COPY --from=build /opt/joulie /opt/joulie

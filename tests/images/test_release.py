@@ -22,7 +22,7 @@ def test_an_engine_loads_and_runs_a_rewritten_image(engine, tmp_path):
     name = image_name(SERVICE)
     (built,) = json.loads(engine.run("image", "inspect", name))
     engine.run("save", "--output", str(tmp_path / "saved.tar"), name)
-    rewrite_image(tmp_path / "saved.tar", tmp_path / "rewritten.tar", newest_s=1_700_000_000)
+    rewrite_image(tmp_path / "saved.tar", tmp_path / "rewritten.tar", created_s=1_700_000_000)
     try:
         engine.run("load", "--input", str(tmp_path / "rewritten.tar"))
         (loaded,) = json.loads(engine.run("image", "inspect", name))

@@ -115,7 +115,7 @@ def _image(builder: ImageBuilder, member: Member, pinned: str, directory: Path, 
     with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
         saved = Path(temporary, "image.tar")
         builder.engine.run("save", "--output", str(saved), builder.build(member.path.name))
-        rewrite_image(saved, archive, newest_s=created_s)
+        rewrite_image(saved, archive, created_s=created_s)
     bill = bill_of_materials(archive)
     differences = [*debian_differences(pinned, bill)]
     if differences:

@@ -26,13 +26,16 @@ class _Layer:
     path: Path
 
 
-def rewrite_image(source: Path, target: Path, *, newest_s: int) -> None:
-    """Write the image of an archive as an archive that depends on its files and on `newest_s` only.
+def rewrite_image(source: Path, target: Path, *, created_s: int) -> None:
+    """Write the image of an archive as an archive that depends on its files and on `created_s` only.
+
+    All files get that time. Bytecode that is validated by the time of its source becomes stale by that; the Dockerfile
+    compiles all of it otherwise.
 
     Args:
         source: archive of one image, as `docker save` writes it.
         target: archive to write; `docker load` and `ctr images import` read it.
-        newest_s: seconds since the epoch: when the image is said to be created. Files that are newer get this time.
+        created_s: time of the image and of every file in it, in seconds since the epoch.
 
     Raises:
         KeyError: a part of the source is missing.
@@ -42,19 +45,19 @@ def rewrite_image(source: Path, target: Path, *, newest_s: int) -> None:
     with tarfile.open(source) as opened, tempfile.TemporaryDirectory(dir=target.parent) as directory:
         (manifest,) = json.loads(read_part(opened, "manifest.json"))
         layers = [
-            _layer(opened, name, Path(directory, str(number)), newest_s)
+            _layer(opened, name, Path(directory, str(number)), created_s)
             for number, name in enumerate(manifest["Layers"])
         ]
-        config = _json(_config(json.loads(read_part(opened, manifest["Config"])), layers, newest_s))
+        config = _json(_config(json.loads(read_part(opened, manifest["Config"])), layers, created_s))
         names = [f"{layer.diff_id}/layer.tar" for layer in layers]
         config_name = f"{hashlib.sha256(config).hexdigest()}.json"
         listing = _json([{"Config": config_name, "RepoTags": manifest["RepoTags"], "Layers": names}])
         with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as written:
-            _add(written, config_name, config, newest_s)
+            _add(written, config_name, config, created_s)
             for name, layer in zip(names, layers, strict=True):
                 if name not in written.getnames():
-                    _add(written, name, layer.path, newest_s)
-            _add(written, "manifest.json", listing, newest_s)
+                    _add(written, name, layer.path, created_s)
+            _add(written, "manifest.json", listing, created_s)
 
 
 def package_chart(chart: Path, target: Path, *, created_s: int) -> None:
@@ -75,7 +78,7 @@ def package_chart(chart: Path, target: Path, *, created_s: int) -> None:
             _add(written, name, path.read_bytes(), created_s)
 
 
-def _layer(archive: tarfile.TarFile, name: str, path: Path, newest_s: int) -> _Layer:
+def _layer(archive: tarfile.TarFile, name: str, path: Path, created_s: int) -> _Layer:
     with (
         tarfile.open(fileobj=archive.extractfile(name)) as read,
         tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as written,
@@ -84,15 +87,15 @@ def _layer(archive: tarfile.TarFile, name: str, path: Path, newest_s: int) -> _L
             member.pax_headers = {
                 key: value for key, value in member.pax_headers.items() if key.startswith(_EXTENDED_ATTRIBUTE)
             }
-            member.mtime = min(int(member.mtime), newest_s)
+            member.mtime = created_s
             member.uname = member.gname = ""
             written.addfile(member, read.extractfile(member) if member.isreg() else None)
     with path.open("rb") as file:
         return _Layer(hashlib.file_digest(file, "sha256").hexdigest(), path)
 
 
-def _config(config: dict[str, Any], layers: list[_Layer], newest_s: int) -> dict[str, Any]:
-    created = datetime.fromtimestamp(newest_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _config(config: dict[str, Any], layers: list[_Layer], created_s: int) -> dict[str, Any]:
+    created = datetime.fromtimestamp(created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     kept = {field: config[field] for field in _CONFIG_FIELDS if field in config}
     history = [{**entry, "created": created} for entry in config.get("history", [])]
     rootfs = {"type": "layers", "diff_ids": [f"sha256:{layer.diff_id}" for layer in layers]}
