@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
 
+import numpy as np
 from client import Client, Probe
 from cluster import compact, full_node, names_bodies, node_names, nodes_body
 from matplotlib.figure import Figure
@@ -73,8 +74,7 @@ class Result:
 
     def quantile(self, share: float) -> float:
         """Return the quantile of the round-trip times."""
-        ordered = sorted(self.times_ms)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return float(np.quantile(self.times_ms, share))
 
     @property
     def missed(self) -> list[str]:

@@ -16,7 +16,6 @@ that of the operator's process, with what it does at rest: a new number in a twi
 """
 
 import argparse
-import math
 import multiprocessing
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import burst
+import numpy as np
 from matplotlib.figure import Figure
 from scenario import Plan, serve
 from service import Operator, run_operator
@@ -57,12 +57,6 @@ class Table:
         print(f"{what:52} {value:10.3f} {unit:6} {verdict}", flush=True)
 
 
-def quantile(values: list[float], share: float) -> float:
-    """Return the quantile of the values."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
-
-
 def counts(writes: Counter[str]) -> str:
     """Return the writes by kind, most first."""
     return ", ".join(f"{what} {count}" for what, count in writes.most_common()) or "none"
@@ -87,8 +81,8 @@ def measure(operator: Operator, plan: Plan, channel: Any, table: Table) -> None:
         if not latencies:
             print(f"label after {cause}: it did not happen, the cluster is too small")
             continue
-        table.row(f"label after {cause}, p50 of {len(latencies)}", quantile(latencies, 0.5), "s")
-        table.row("    p99", quantile(latencies, 0.99), "s", LABEL_P99_S)
+        table.row(f"label after {cause}, p50 of {len(latencies)}", float(np.quantile(latencies, 0.5)), "s")
+        table.row("    p99", float(np.quantile(latencies, 0.99)), "s", LABEL_P99_S)
     table.row("CPU while pods come and go", 100 * (operator.cpu_s - cpu_s) / (time.monotonic() - started_at), "%")
     passes, seconds = operator.plans()
     table.row(f"time of one plan, mean of {passes}", seconds / passes, "s", PLAN_CPU_S)

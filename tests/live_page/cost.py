@@ -9,11 +9,11 @@ rest.
 """
 
 import asyncio
-import math
 import random
 import sys
 import time
 
+import numpy as np
 from services.operator.tests.ui.invented import InventedCluster, fill
 from tests.live_page.browser import browser
 
@@ -44,11 +44,6 @@ async def change(world, names, per_second, chance):
         await asyncio.sleep(1 / _TICKS_PER_S)
 
 
-def quantile(values, share):
-    """Return the quantile of the values."""
-    return sorted(values)[min(len(values), math.ceil(share * len(values))) - 1]
-
-
 async def main(count=5000, per_second=100):
     """Measure, and print the figures."""
     world = InventedCluster(wall=time.time, interval_s=1.0)
@@ -76,7 +71,7 @@ async def main(count=5000, per_second=100):
     print(f"CPU of the feeding process with one page:  {100 * open_s / PHASE_S:.2f} %")
     print(f"CPU to open the page: {1000 * opening_s:.0f} ms")
     print(f"CPU of the page's thread: {100 * spent_s / PHASE_S:.1f} %")
-    shares = ", ".join(f"p{100 * share:g} {quantile(frames, share):.1f} ms" for share in (0.5, 0.95, 0.99))
+    shares = ", ".join(f"p{100 * share:g} {np.quantile(frames, share):.1f} ms" for share in (0.5, 0.95, 0.99))
     print(f"time of {len(frames)} frames: {shares}, longest {max(frames):.1f} ms")
 
 

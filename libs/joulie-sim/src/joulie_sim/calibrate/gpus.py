@@ -7,8 +7,9 @@ from itertools import chain
 from statistics import fmean, median
 from typing import Final
 
+import numpy as np
+
 from joulie_core.hardware.power_curve import CapResponse
-from joulie_sim.calibrate.quantile import quantile
 from joulie_sim.calibrate.results import FitError, GpuJob, GpuResults
 
 #: Of the natural power; two of 417 points are below. Must be above every static share that is tried.
@@ -113,7 +114,7 @@ def evaluate_gpu(jobs: Sequence[GpuJob], response: CapResponse) -> GpuErrors:
 
 def natural_share(results: GpuResults) -> float:
     """Return the natural power over the highest limit that nine of ten jobs do not exceed."""
-    return quantile((job.free.watts / job.free.limit_watts for job in results.jobs), 0.9)
+    return float(np.quantile([job.free.watts / job.free.limit_watts for job in results.jobs], 0.9))
 
 
 def _response(static_share: float, exponent: float) -> CapResponse:
@@ -145,4 +146,5 @@ def _best(rows: Sequence[Sequence[float]], chosen: Iterable[int]) -> tuple[float
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    return round(quantile(values, 0.025), 3), round(quantile(values, 0.975), 3)
+    low, high = np.quantile([*values], (0.025, 0.975))
+    return round(float(low), 3), round(float(high), 3)

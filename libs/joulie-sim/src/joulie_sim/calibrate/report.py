@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
+import numpy as np
+
 from joulie_core.hardware.power_curve import CapResponse
 from joulie_core.power.server import ServerModels
 from joulie_sim.calibrate.gpus import GpuErrors, evaluate_gpu, left_out_errors
-from joulie_sim.calibrate.quantile import quantile
 from joulie_sim.calibrate.results import GpuResults, ServerResult
 from joulie_sim.calibrate.servers import ServerErrors, evaluate_servers, generation, left_out
 
@@ -59,7 +60,7 @@ def _error_rows(prefix: str, errors: ServerErrors) -> list[tuple[str, ...]]:
 
 
 def _server_row(name: str, errors_pct: Sequence[float]) -> tuple[str, ...]:
-    high = quantile(errors_pct, 0.9)
+    high = float(np.quantile([*errors_pct], 0.9))
     return (name, str(len(errors_pct)), f"{fmean(errors_pct):.1f}", f"{median(errors_pct):.1f}", f"{high:.1f}")
 
 

@@ -1,10 +1,11 @@
 """Summary of a run. No I/O."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
@@ -96,10 +97,7 @@ def peak_rate(moments_s: Sequence[float], window_s: float = _THROUGHPUT_WINDOW_S
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """Return the smallest value that `share` of all values do not exceed; None without values."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    return float(np.quantile(values, share, method="inverted_cdf")) if values else None
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
