@@ -12,7 +12,7 @@ import pytest
 from joulie_api.permissions import VIEWER
 from joulie_cli.__main__ import main, perform
 from joulie_cli.arguments import make_parser
-from joulie_cli.commands import wake
+from joulie_cli.verbs import wake
 from joulie_core.labels import AWAKE_UNTIL, SLEEP_STATE
 from joulie_core.timestamps import epoch_seconds
 from joulie_testing.api import Respond, make_node

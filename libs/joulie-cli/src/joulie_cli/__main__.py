@@ -1,7 +1,6 @@
 """`kubectl-joulie`: the command line of Joulie, which kubectl finds as a plugin."""
 
 import asyncio
-import importlib
 import logging
 import os
 import sys
@@ -11,9 +10,8 @@ from collections.abc import Sequence
 import structlog
 
 from joulie_cli import VERSION
-from joulie_cli.arguments import make_parser
-from joulie_cli.outcome import CliError, ExitCode
-from joulie_cli.output import print_error
+from joulie_cli.arguments import VERBS, make_parser
+from joulie_cli.output import CliError, ExitCode, print_error
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -22,8 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _main(arguments: Sequence[str] | None) -> ExitCode:
-    parser = make_parser()
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # Only the verb that runs is imported, so that the others cost it nothing.
+    parser = make_parser([each for each in words[:1] if each in VERBS] or VERBS)
+    options = parser.parse_args(words)
     if options.version:
         print(VERSION)
         return ExitCode.OK
@@ -43,10 +43,8 @@ def _main(arguments: Sequence[str] | None) -> ExitCode:
 
 async def perform(options: Namespace) -> ExitCode:
     """Run the verb of parsed options; an error of its user's is printed."""
-    # Only the verb that runs is imported, so that the others cost it nothing.
-    command = importlib.import_module(f"joulie_cli.commands.{options.verb.replace('-', '_')}")
     try:
-        code: ExitCode = await command.run(options)
+        code: ExitCode = await options.run(options)
     except CliError as error:
         way_out = f"\n  {error.way_out}" if error.way_out else ""
         print_error(f"error: {error.problem}{way_out}")

@@ -1,19 +1,20 @@
 """Queries to the extender's endpoints for people, through the API server's proxy of its Service or at a URL."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
 import msgspec
 
-from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
 from joulie_api.errors import ApiError, DecodeError, Forbidden, NotFound, ServerError
 from joulie_api.resources import SERVICES
 from joulie_cli.cluster import ClusterReader
-from joulie_cli.outcome import CliError
+from joulie_cli.output import CliError
 from joulie_cli.views import decode_namespaced_name
+from joulie_cli.views.pods import EXTENDER_SELECTOR
 
-EXTENDER_SELECTOR: Final = "app.kubernetes.io/name=joulie,app.kubernetes.io/component=extender"
+if TYPE_CHECKING:
+    from joulie_api.client import KubeClient
+
 #: The name of the port in the chart's Service.
 _PORT: Final = "http"
 _TIMEOUT_S: Final = 20.0
@@ -25,7 +26,7 @@ _BY_URL: Final = "--extender-url http://HOST:9876 asks it directly, for example 
 class ExtenderQuery:
     """The extender of one cluster; `where` names it for people."""
 
-    def __init__(self, client: KubeClient, base: str, *, url: bool) -> None:
+    def __init__(self, client: "KubeClient", base: str, *, url: bool) -> None:
         self._client = client
         self._base = base
         self._url = url
@@ -74,6 +75,9 @@ class ExtenderQuery:
             raise CliError(f"the extender {self.where} answered {error.status}: {error.message.strip()}") from error
 
     async def _direct(self, method: str, path: str, query: dict[str, str], body: Any) -> bytes:
+        # Slow to import, and not needed for completion.
+        import aiohttp  # noqa: PLC0415
+
         data = None if body is None else msgspec.json.encode(body)
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
         try:

@@ -1,6 +1,7 @@
-"""Text in columns: cells with a style each, lines of cells, tables that fit a width. No I/O.
+"""Text for people: figures, cells with a style each, lines of cells, tables that fit a width. No I/O.
 
-A style is a name of `rich`, such as `red` or `bold`, and is dropped where the output has no colour.
+What is unknown is `-`, never 0. A style is a name of `rich`, such as `red` or `bold`, and is dropped where the output
+has no colour.
 """
 
 import textwrap
@@ -17,6 +18,16 @@ _ELLIPSIS: Final = "…"
 _LEAST_WIDTH: Final = 8
 #: Width of text where the output has none of its own.
 TEXT_WIDTH: Final = 80
+#: Names that are printed of nodes with a finding.
+_MOST_NAMES: Final = 5
+PROFILE_STYLES: Final = {"performance": "red", "eco": "green", "draining": "yellow"}
+UNKNOWN: Final = "-"
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_DAY_S: Final = 86400
+_KILO: Final = 1000.0
+#: From here on watts of a cluster are written in kW.
+_KILOWATTS_FROM: Final = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,64 @@ def wrapped(text: str, width: int) -> list[str]:
 def shortened(text: str, width: int) -> str:
     """Return a text of at most so many characters; an ellipsis stands for what is cut from its end."""
     return text if len(text) <= width else text[: width - 1] + _ELLIPSIS
+
+
+def watts(value: float | None) -> str:
+    """Return whole watts, without the unit."""
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def total_watts(value: float | None) -> str:
+    """Return the watts of many nodes, with the unit."""
+    if value is None:
+        return UNKNOWN
+    return f"{value / _KILO:.1f} kW" if value >= _KILOWATTS_FROM else f"{value:.0f} W"
+
+
+def percent(value: float | None) -> str:
+    """Return whole percent."""
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def points(value: float | None) -> str:
+    """Return points of a score, with one digit."""
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def age(seconds: float | None) -> str:
+    """Return a duration as kubectl writes ages: `12s`, `4m`, `3h`, `9d`. A time ahead of this clock is `0s`."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    if whole < 2 * _MINUTE_S:
+        return f"{whole}s"
+    if whole < 2 * _HOUR_S:
+        return f"{whole // _MINUTE_S}m"
+    if whole < 2 * _DAY_S:
+        return f"{whole // _HOUR_S}h"
+    return f"{whole // _DAY_S}d"
+
+
+def word(value: str | None) -> str:
+    """Return a word of a resource."""
+    return value or UNKNOWN
+
+
+def flag(value: bool | None) -> str:  # noqa: FBT001 - the value to write
+    """Return yes or no."""
+    return UNKNOWN if value is None else ("yes" if value else "no")
+
+
+def counted(number: int, what: str, many: str = "") -> str:
+    """Return a number and the noun in its form: `1 node`, `2 nodes`."""
+    return f"{number} {what if number == 1 else many or f'{what}s'}"
+
+
+def some_names(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    known = list(names)
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return ", ".join(known[:_MOST_NAMES]) + more
 
 
 def _fit(columns: Sequence[TableColumn], widths: list[int], width: int | None) -> None:

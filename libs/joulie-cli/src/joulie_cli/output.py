@@ -1,19 +1,53 @@
-"""Writes lines and data to standard output, coloured on a terminal."""
+"""How a command ends: what it prints, on a terminal with colours, and its exit code.
+
+rich and yaml are imported where they are needed: completion imports this module at every key.
+"""
 
 import json
 import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
-from rich.console import Console
-from rich.text import Text
 
 from joulie_cli.layout import Line, harmless, plain
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `kubectl joulie`; part of its interface."""
+
+    OK = 0
+    #: `doctor` found something to act on; `wake`: a node does not wake, or not in time.
+    FINDINGS = 1
+    #: The command line is wrong.
+    USAGE = 2
+    #: The API server or the extender cannot be reached, forbids a request, or does not have the object.
+    UNREADABLE = 3
+
+
+class CliError(Exception):
+    """Ends the command: what is wrong, and the way out."""
+
+    def __init__(self, problem: str, way_out: str = "", code: ExitCode = ExitCode.UNREADABLE) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.way_out = way_out
+        self.code = code
+
+
+def show(options: Namespace, data: Any, lines: Callable[[int | None], Iterable[Line]]) -> None:
+    """Print data where the option `-o` asks for them, else the lines for the width of the terminal."""
+    if as_data(options):
+        print_data(data, options)
+    else:
+        print_lines(lines(terminal_width()))
 
 
 def terminal_width() -> int | None:
@@ -31,13 +65,17 @@ def print_lines(lines: Iterable[Line]) -> None:
     if not coloured():
         _write(plain(lines))
         return
+    from rich.console import Console  # noqa: PLC0415
+
     console = Console(highlight=False, soft_wrap=True)
     for each in lines:
         console.print(styled(each))
 
 
-def styled(line: Line) -> Text:
+def styled(line: Line) -> "Text":
     """Return a line for rich."""
+    from rich.text import Text  # noqa: PLC0415
+
     text = Text.assemble(*((cell.text, cell.style) for cell in line), no_wrap=True)
     text.rstrip()
     return text
@@ -48,6 +86,8 @@ def print_data(data: Any, options: Namespace) -> None:
     if options.output == "json":
         text = _escaped(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()) + "\n"
     else:
+        import yaml  # noqa: PLC0415
+
         known = msgspec.to_builtins(data)
         text = yaml.safe_dump(known, sort_keys=False, allow_unicode=True)
         if not _is_harmless(text):

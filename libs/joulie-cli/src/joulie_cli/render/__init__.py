@@ -1,1 +1,0 @@
-"""Pure functions from what was read to lines and data."""

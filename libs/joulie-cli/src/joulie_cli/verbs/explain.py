@@ -1,0 +1,299 @@
+"""`kubectl joulie explain`: the extender's view of a pod or a node."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from joulie_api.errors import NotFound
+from joulie_api.resources import NODES
+from joulie_api.wire import decode_pod
+from joulie_cli.arguments import add_verb, cluster_options, format_option, namespace_option, selector_option
+from joulie_cli.cluster import ClusterReader, connect
+from joulie_cli.extender import find_extender
+from joulie_cli.layout import (
+    PROFILE_STYLES,
+    UNKNOWN,
+    Cell,
+    Line,
+    TableColumn,
+    age,
+    counted,
+    line,
+    pairs,
+    paragraph,
+    percent,
+    points,
+    some_names,
+    table,
+    watts,
+)
+from joulie_cli.output import CliError, ExitCode, show
+from joulie_cli.verbs.why_pending import why_class
+from joulie_cli.views.sleep import (
+    AWAKE,
+    GOING_STATES,
+    QUARANTINED,
+    WAKING,
+    WOKEN_BY,
+    Sleeper,
+    decode_sleeper,
+    sleep_style,
+)
+
+#: What each term is, by score policy and name.
+_TERMS: Final[Mapping[str, Mapping[str, str]]] = {
+    "headroom_v1": {
+        "headroom": "up to 70 points for power that is free under the cap with the pod in place",
+        "cooling": "up to 15 points for a node whose cooling has reserves",
+        "trend": "up to 25 points for falling power, as many off for rising power",
+        "profile": "10 points for a standard pod on an eco node",
+        "pressure": "points off a standard pod on a performance node while performance nodes are busy",
+    },
+    "energy_v1": {
+        "energy": "points for little energy for the pod's work",
+        "gpu": "points for not taking CPUs away from GPUs",
+        "performance": "points for not taking room from performance pods",
+    },
+}
+#: Why a node has the neutral score.
+_NEUTRAL: Final[Mapping[str, str]] = {
+    "NoTwin": "the node has no twin",
+    "StaleTwin": "the node's twin is too old",
+    "NoHeadroom": "neither power nor headroom of the node is known",
+}
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "explain",
+        run,
+        summary="the extender's view of a pod or a node",
+        description="For a pod: the score of each node with all its terms, and which nodes are refused and why. For a "
+        "node: what the extender knows of it, and which pods it allows there; of one that sleeps also why, and what "
+        "wakes it.",
+        example="kubectl joulie explain pod train-0 -n ml\nkubectl joulie explain node worker-1",
+        parents=[cluster_options(), format_option(), selector_option(), namespace_option()],
+    )
+    parser.add_argument(
+        "--extender-url",
+        metavar="URL",
+        help="address of the extender, such as http://localhost:9876; by default the API server's proxy of its Service",
+    )
+    parser.add_argument("what", choices=("pod", "node"), help="what to explain")
+    parser.add_argument("name", metavar="NAME", help="name of the pod or node")
+    parser.add_argument("--node", action="append", metavar="NAME", help="candidate; all managed nodes by default")
+    parser.add_argument("--most", type=int, default=10, metavar="N", help="nodes that are listed; 10 by default")
+
+
+async def run(options: Namespace) -> ExitCode:
+    """Print the explanation."""
+    async with connect(options) as cluster:
+        await (_pod if options.what == "pod" else _node)(cluster, options)
+    return ExitCode.OK
+
+
+async def _pod(cluster: ClusterReader, options: Namespace) -> None:
+    namespace = options.namespace or cluster.client.namespace
+    raw = await cluster.pod(options.name, namespace)
+    nodes = options.node or [each.name for each in await cluster.marks(options.selector)]
+    if not nodes:
+        raise CliError(f"no node matches {options.selector!r}", "--node NAME names a candidate")
+    extender = await find_extender(cluster, options.extender_url)
+    answer = await extender.explain(msgspec.json.decode(raw), nodes)
+    wide = options.output == "wide"
+
+    def lines(width: int | None) -> list[Line]:
+        return _pod_lines(
+            answer,
+            pod=f"{namespace}/{options.name}",
+            why=why_class(decode_pod(raw)),
+            where=extender.where,
+            most=len(nodes) if wide else options.most,
+            width=None if wide else width,
+        )
+
+    show(options, answer, lines)
+
+
+async def _node(cluster: ClusterReader, options: Namespace) -> None:
+    extender = await find_extender(cluster, options.extender_url)
+    answer = await extender.scoring(options.name)
+    try:
+        sleeper = decode_sleeper(await cluster.client.get(NODES, options.name))
+    except NotFound:
+        # The extender knows nodes by their twins too.
+        sleeper = Sleeper(options.name)
+    data = {**answer, "sleep": sleeper.data()}
+    show(options, data, lambda width: pairs(_node_fields(answer, sleeper, where=extender.where), width))
+
+
+def _pod_lines(
+    answer: Mapping[str, Any], *, pod: str, why: str, where: str, most: int, width: int | None
+) -> list[Line]:
+    """Return why nodes suit a pod as they do.
+
+    Args:
+        answer: of `/debug/explain`.
+        pod: the pod, as `namespace/name`.
+        why: why it has its workload class.
+        where: which extender answered.
+        most: scored nodes that are listed.
+        width: characters of a line.
+    """
+    nodes = sorted(answer["nodes"], key=lambda node: (-node["score"], node["nodeName"]))
+    allowed = [node for node in nodes if node["filter"]["allowed"]]
+    refused = [node for node in nodes if not node["filter"]["allowed"]]
+    counts = Cell(f"{len(allowed)} allowed, {len(refused)} refused", "" if allowed else "red")
+    lines = [*pairs(_head(answer, counts, pod=pod, why=why, where=where), width), line()]
+    if allowed:
+        lines += [*_scores(allowed[:most], width), line()]
+        if len(allowed) > most:
+            lines += [line(f"{len(allowed) - most} more nodes score less; --most N shows more."), line()]
+    lines += _refusals(refused, width)
+    lines += _legend(answer, allowed, width)
+    return lines
+
+
+def _node_fields(answer: Mapping[str, Any], sleeper: Sleeper, *, where: str) -> Iterator[tuple[str, str | Cell]]:
+    """Yield what the extender knows of a node, from the answer of `/debug/scoring`, and whether it sleeps."""
+    (node,) = answer["nodes"]
+    yield "Node", node["nodeName"]
+    yield "Extender", _extender(answer, where)
+    yield from _problem(answer)
+    yield "Class", Cell(node["schedulableClass"], PROFILE_STYLES.get(node["schedulableClass"], "dim"))
+    yield from _sleep_fields(sleeper)
+    yield "Performance pods", _verdict(node["performancePods"])
+    yield "Standard pods", _verdict(node["standardPods"])
+    yield "Twin", Cell("stale: its numbers do not count", "red") if node["stale"] else "fresh"
+    yield "Power", f"{_watts(node['measuredPowerW'])} of {_watts(node['cappedPowerW'])} that the caps allow"
+    yield "Pods in flight", f"{_watts(node['assumedPowerW'])} of pods that are not in the power yet"
+    yield "Headroom", percent(node["headroom"])
+    yield "Cooling in use", percent(node["coolingStress"])
+    yield "Trend", f"{node['powerTrendWPerMin']:+.0f} W a minute"
+    yield "Base score", f"{points(node['baseScore'])} of 100, for a pod that adds no power"
+    yield "CPU", _cpu(node)
+    yield "GPU", _gpu(node)
+
+
+def _sleep_fields(sleeper: Sleeper) -> Iterator[tuple[str, str | Cell]]:
+    """Return what is said of a node that is not awake; nothing of one that is."""
+    if sleeper.state == AWAKE:
+        return
+    since = "" if sleeper.since_s is None else f" for {age(time.time() - sleeper.since_s)}"
+    yield (
+        "Sleep",
+        Cell(f"{sleeper.state}{since}{f': {sleeper.reason}' if sleeper.reason else ''}", sleep_style(sleeper.state)),
+    )
+    if sleeper.state == WAKING:
+        yield "Takes pods", "once its BMC says that it is on, and its kubelet is ready"
+    elif sleeper.state == QUARANTINED:
+        yield (
+            "Way out",
+            f"see console and BMC, power it on, then: kubectl joulie wake {sleeper.name} --clear-quarantine",
+        )
+    else:
+        kept = "Kept awake by" if sleeper.state in GOING_STATES else "Woken by"
+        yield kept, f"{WOKEN_BY}; kubectl joulie wake {sleeper.name}"
+
+
+def _head(
+    answer: Mapping[str, Any], counts: Cell, *, pod: str, why: str, where: str
+) -> Iterator[tuple[str, str | Cell]]:
+    demand = answer["pod"]
+    needs = f"{demand['cpu_cores']:g} CPUs" + (f", {demand['gpus']:g} GPUs" if demand["gpus"] else "")
+    yield "Pod", pod
+    yield "Workload class", f"{demand['workload_class']}: {why}"
+    yield "Needs", needs
+    yield "Extender", _extender(answer, where)
+    yield from _problem(answer)
+    yield "Nodes", counts
+
+
+def _extender(answer: Mapping[str, Any], where: str) -> str:
+    return f"{where}, score policy {answer['scorePolicy']}"
+
+
+def _problem(answer: Mapping[str, Any]) -> Iterator[tuple[str, str | Cell]]:
+    problem = answer["cluster"]["problem"]
+    if problem:
+        yield "Problem", Cell(f"the extender's copy of the cluster is old: {problem}", "red")
+
+
+def _scores(nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
+    names = list(nodes[0]["terms"])
+    columns = [
+        TableColumn("NODE", elastic=True),
+        TableColumn("SCORE", right=True),
+        *(TableColumn(name.upper(), right=True) for name in names),
+        TableColumn("ADDS", right=True),
+    ]
+    return table(columns, (_score_cells(node, names) for node in nodes), width)
+
+
+def _score_cells(node: Mapping[str, Any], names: Iterable[str]) -> list[Cell]:
+    neutral = node["neutral"] is not None
+    terms = [Cell(UNKNOWN if neutral else points(node["terms"][name]), "dim" if neutral else "") for name in names]
+    adds = node["marginalCpuW"] + node["marginalGpuW"]
+    return [Cell(node["nodeName"]), Cell(points(node["score"]), "bold"), *terms, Cell(f"{adds:.0f} W")]
+
+
+def _refusals(nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        groups.setdefault((node["filter"]["reason"], node["filter"]["message"]), []).append(node["nodeName"])
+    lines: list[Line] = []
+    for (reason, message), names in groups.items():
+        sentence = f"{counted(len(names), 'node')}: {message.removeprefix('joulie: ')}: {some_names(sorted(names))}"
+        lines += paragraph(sentence, width=width, indent="  ", first=f"refused, {reason}: ")
+    return [*lines, line()] if lines else []
+
+
+def _legend(answer: Mapping[str, Any], nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
+    """Explain the terms that are listed, and why nodes have the neutral score."""
+    lines: list[Line] = []
+    known = _TERMS.get(answer["scorePolicy"], {})
+    for name in nodes[0]["terms"] if nodes else ():
+        lines += paragraph(known.get(name, "a term of this score policy"), width=width, indent=" " * 12,
+                           first=f"{name.upper():10}  ")  # fmt: skip
+    if nodes:
+        text = "watts that the pod is estimated to add to the node"
+        lines += paragraph(text, width=width, indent=" " * 12, first=f"{'ADDS':10}  ")
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        if node["neutral"] is not None:
+            groups.setdefault(node["neutral"], []).append(node["nodeName"])
+    for reason, names in groups.items():
+        text = f"neutral score, as {_NEUTRAL.get(reason, reason)}: {some_names(names)}"
+        lines += paragraph(text, width=width, indent="  ")
+    return lines
+
+
+def _verdict(judged: Mapping[str, Any]) -> Cell:
+    text = judged["message"].removeprefix("joulie: ")
+    if judged["allowed"]:
+        return Cell(f"allowed, {judged['reason']}: {text}", "green")
+    return Cell(f"refused, {judged['reason']}: {text}", "red")
+
+
+def _watts(value: float | None) -> str:
+    return "an unknown number of watts" if value is None else f"{watts(value)} W"
+
+
+def _cpu(node: Mapping[str, Any]) -> str:
+    cores, most = node["cpuTotalCores"], node["cpuMaxWattsTotal"]
+    return f"{cores or UNKNOWN} cores, {node['cpuTotalThreads'] or UNKNOWN} threads, {_most(most)}"
+
+
+def _gpu(node: Mapping[str, Any]) -> str:
+    if not node["hasGpu"]:
+        return "none known"
+    return f"{node['gpuCount']:g}, {_most(node['gpuMaxWattsPerGpu'])} each"
+
+
+def _most(value: float | None) -> str:
+    return "maximum power unknown" if not value else f"{watts(value)} W at most"

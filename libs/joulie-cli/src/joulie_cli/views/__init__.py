@@ -1,0 +1,55 @@
+"""What is shown of objects, and its decoding; other fields are skipped. No I/O.
+
+Absent fields are None. Words of resources stay as they are written, so that values of a newer release are shown too.
+Figures that the services do not use as such, as a cap of 0 W, are None.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from joulie_api.decoding import decode
+from joulie_api.wire import WireMeta
+
+W = TypeVar("W")
+T = TypeVar("T")
+Raw = bytes | msgspec.Raw
+
+
+class ObjectWire(msgspec.Struct):
+    """Any object of which the metadata are enough."""
+
+    metadata: WireMeta
+
+
+class ConditionWire(msgspec.Struct, rename="camel"):
+    """A condition of any object."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+def make_decoder(wire: type[W], what: str, convert: Callable[[W], T]) -> Callable[[Raw], T]:
+    """Return a function that decodes an object and converts it to what is shown; it raises DecodeError.
+
+    Args:
+        wire: the shape of the object.
+        what: names it in messages, such as `Node`.
+        convert: makes what is shown of it.
+    """
+    decoder = msgspec.json.Decoder(wire)
+
+    def read(raw: Raw) -> T:
+        return convert(decode(decoder.decode, raw, what))
+
+    return read
+
+
+#: Namespace and name of any object.
+decode_namespaced_name: Final = make_decoder(
+    ObjectWire, "object", lambda wire: (wire.metadata.namespace, wire.metadata.name)
+)

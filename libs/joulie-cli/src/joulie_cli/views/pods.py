@@ -1,0 +1,111 @@
+"""What is shown of the pods of Joulie's services, as the chart labels them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from joulie_api.wire import WireMeta
+from joulie_cli.views import ConditionWire, make_decoder
+
+#: Label selector of all pods of Joulie.
+SELECTOR: Final = "app.kubernetes.io/name=joulie"
+#: The label with the component.
+COMPONENT: Final = "app.kubernetes.io/component"
+EXTENDER_SELECTOR: Final = f"{SELECTOR},{COMPONENT}=extender"
+COMPONENTS: Final = ("operator", "agent", "extender")
+_DIGEST: Final = "@"
+_MAIN: Final = {"agent": "controller"}
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+
+
+class _Meta(WireMeta):
+    owner_references: list[_Owner] | None = None
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    image: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    conditions: list[ConditionWire] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePod:
+    """One pod of a service."""
+
+    name: str
+    namespace: str
+    component: str
+    node: str
+    ready: bool
+    #: Tag of the service's image; empty where it is named by digest.
+    version: str
+    #: Kind of the object that made it, such as DaemonSet.
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceHealth:
+    """The pods of one service, counted."""
+
+    pods: int
+    ready: int
+    namespaces: tuple[str, ...]
+    versions: tuple[str, ...]
+
+
+def _service_pod(wire: _Pod) -> ServicePod:
+    meta, spec, status = wire.metadata, wire.spec or _Spec(), wire.status or _Status()
+    component = (meta.labels or {}).get(COMPONENT, "")
+    conditions = {each.type: each.status for each in status.conditions or ()}
+    owners = meta.owner_references or []
+    return ServicePod(
+        name=meta.name,
+        namespace=meta.namespace,
+        component=component,
+        node=spec.node_name,
+        ready=conditions.get("Ready") == "True" and meta.deletion_timestamp is None,
+        version=_version(spec.containers or (), _MAIN.get(component, component)),
+        owner=owners[0].kind if owners else "",
+    )
+
+
+def health(pods: Iterable[ServicePod], component: str) -> ServiceHealth:
+    """Count the pods of one service."""
+    found = [pod for pod in pods if pod.component == component]
+    return ServiceHealth(
+        pods=len(found),
+        ready=sum(pod.ready for pod in found),
+        namespaces=tuple(sorted({pod.namespace for pod in found})),
+        versions=tuple(sorted({pod.version for pod in found if pod.version})),
+    )
+
+
+decode_service_pod: Final = make_decoder(_Pod, "Pod", _service_pod)
+
+
+def _version(containers: Sequence[_Container], name: str) -> str:
+    image = next((each.image for each in containers if each.name == name), "")
+    if _DIGEST in image:
+        return ""
+    # A registry may have a port: only a colon behind the last slash begins a tag.
+    return image.rpartition("/")[2].partition(":")[2]
