@@ -1,6 +1,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -45,6 +46,20 @@ def test_verbs_are_completed():
 )
 def test_options_and_their_values_are_completed(words, expected):
     assert complete(words) == expected
+
+
+def test_only_the_verb_that_is_completed_is_imported_and_no_client():
+    """A shell waits for it, at every key."""
+    program = (
+        "import sys; from joulie_cli.verbs.completion import complete; print(complete(sys.argv[1:]), *sys.modules)"
+    )
+    command = [sys.executable, "-c", program, "nodes", "--sor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found, *modules = done.stdout.split()
+    assert found == "['--sort']"
+    verbs = {name for name in modules if name.startswith("joulie_cli.verbs.")}
+    assert verbs == {"joulie_cli.verbs.nodes", "joulie_cli.verbs.completion"}
+    assert {"aiohttp", "rich", "structlog", "yaml", "joulie_core.kinds"} & set(modules) == set()
 
 
 def test_names_are_left_out_where_the_cluster_does_not_answer():

@@ -10,7 +10,7 @@ from rich.console import Console
 from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod
 from joulie_cli.__main__ import main
 from joulie_cli.arguments import VERBS
-from joulie_cli.layout import Cell, TableColumn, table
+from joulie_cli.layout import Cell, TableColumn, plain, table
 from joulie_cli.output import styled
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 from joulie_cli.verbs import completion
@@ -197,3 +197,24 @@ def test_columns_are_aligned_by_what_is_shown():
     rows = [[Cell(f"a{POISON}"), Cell("1")], [Cell("b"), Cell("2")]]
     lines = table([TableColumn("NAME"), TableColumn("VALUE")], rows)
     assert len({len(line[0].text) for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (
+            None,
+            [
+                "NAME                    REASON               WATTS",
+                "a-node.of.a.long.name.  nothing to do there    217",
+            ],
+        ),
+        (48, ["NAME                  REASON               WATTS", "a-node.of.a.long.na…  nothing to do there    217"]),
+        (40, ["NAME              REASON           WATTS", "a-node.of.a.lon…  nothing to do …    217"]),
+        (10, ["NAME      REASON    WATTS", "a-node.…  nothing…    217"]),
+    ],
+)
+def test_the_widest_columns_of_a_table_are_cut_and_figures_never(width, expected):
+    columns = [TableColumn("NAME", elastic=True), TableColumn("REASON", elastic=True), TableColumn("WATTS", right=True)]
+    rows = [[Cell("a-node.of.a.long.name."), Cell("nothing to do there"), Cell("217")]]
+    assert plain(table(columns, rows, width)).splitlines() == expected

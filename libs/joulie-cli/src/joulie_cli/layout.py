@@ -175,14 +175,15 @@ def some_names(names: Iterable[str]) -> str:
 
 
 def _fit(columns: Sequence[TableColumn], widths: list[int], width: int | None) -> None:
-    if width is None:
-        return
-    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    for number, column in enumerate(columns):
-        if column.elastic and excess > 0:
-            cut = min(excess, max(0, widths[number] - _LEAST_WIDTH))
-            widths[number] -= cut
-            excess -= cut
+    """Cut elastic columns, always the widest of them, until the table fits or all of them are short."""
+    # Of columns as wide the last is cut: the first has the name.
+    elastic = [number for number, column in reversed(list(enumerate(columns))) if column.elastic]
+    excess = 0 if width is None else sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    for _ in range(excess):
+        widest = max(elastic, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= _LEAST_WIDTH:
+            return
+        widths[widest] -= 1
 
 
 def _padded(cell: Cell, width: int, column: TableColumn) -> Cell:
