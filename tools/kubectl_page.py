@@ -15,16 +15,16 @@ import msgspec
 from tools.generated import ROOT, finish
 
 from joulie_api.permissions import SERVICES
-from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import MANAGED, VERBS, make_parser, make_parsers
 from joulie_cli.cluster import connect
 from joulie_cli.layout import plain
-from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 from joulie_cli.verbs.top import TopView, screen
 from joulie_cli.views.rows import NodeRow
 from joulie_core.labels import MANAGED as MANAGED_KEY
 from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
+from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod
+from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 _HEAD: Final = """\
 # kubectl joulie

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from joulie_testing.api import make_pod
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import VERBS, make_parser
-from joulie_testing.cli import managed_node
 from joulie_cli.verbs.completion import complete, script
+from joulie_testing.api import make_pod
+from joulie_testing.cli import managed_node
 
 
 def test_verbs_are_completed():

@@ -4,12 +4,12 @@ import asyncio
 from contextlib import suppress
 
 from joulie_api.permissions import VIEWER
-from joulie_testing.api import Respond, make_node_hardware, make_pod
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import VERBS, make_parser
 from joulie_cli.cluster import ClusterReader
-from joulie_testing.cli import extender_service, managed_node
 from joulie_cli.verbs.top import LiveNodes
+from joulie_testing.api import Respond, make_node_hardware, make_pod
+from joulie_testing.cli import extender_service, managed_node
 
 _VERBS = {
     "status": ("status",),

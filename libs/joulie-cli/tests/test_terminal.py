@@ -7,16 +7,16 @@ import pytest
 import yaml
 from rich.console import Console
 
-from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod
 from joulie_cli.__main__ import main
 from joulie_cli.arguments import VERBS
 from joulie_cli.layout import Cell, TableColumn, plain, table
 from joulie_cli.output import styled
-from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 from joulie_cli.verbs import completion
 from joulie_cli.verbs.top import TopView, screen
 from joulie_cli.views.nodes import NodeMarks, decode_report, decode_target, decode_twin
 from joulie_cli.views.rows import join
+from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod
+from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 #: Colour, title of the window, C1 control, DEL, another direction of text, a forged line, a line that is overwritten.
 POISON = "\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\u202eevil\nerror: forged\rover"

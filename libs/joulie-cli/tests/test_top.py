@@ -11,12 +11,12 @@ import termios
 
 import pytest
 
-from joulie_testing.api import Respond
 from joulie_cli.layout import plain
-from joulie_testing.cli import managed_node
 from joulie_cli.verbs.top import TopView, press, screen, split_keys
 from joulie_cli.views.nodes import TwinView
 from joulie_cli.views.rows import join
+from joulie_testing.api import Respond
+from joulie_testing.cli import managed_node
 
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9]")
