@@ -92,6 +92,11 @@ async def test_without_a_file_the_cached_one_applies_until_one_is_pushed(applied
     assert config.active.source is ConfigurationSource.CACHE
     await config.push(ConfigurationSource.CLUSTER, json.dumps(manifest(3)))
     assert (applied.cpus, config.active.source) == (["2", "3"], ConfigurationSource.CLUSTER)
+    assert config.active.resource.spec.available_resources.cpu == "cpuset:3"
+
+
+def test_the_sources_have_the_names_that_users_read():
+    assert [str(each) for each in ConfigurationSource] == ["file", "runtime", "cluster", "cache", "default"]
 
 
 @pytest.mark.parametrize("cached", [None, {"kind": "Other"}, manifest(99)])
@@ -186,8 +191,10 @@ async def test_changed_hardware_applies_the_configuration_again_where_it_can(app
     assert applied.cpus == ["2", "2"]
 
 
-def test_yaml_and_json_are_parsed():
-    assert parse_document('{"a": 1}') == parse_document("a: 1\n---\n") == {"a": 1}
+# A tab before the document is valid in JSON alone.
+@pytest.mark.parametrize("text", ['{"a": 1}', '\n\t{"a": 1}\n', "a: 1\n---\n"])
+def test_yaml_and_json_are_parsed(text):
+    assert parse_document(text) == {"a": 1}
 
 
 DEEP = '{"a":' * 900 + "1" + "}" * 900

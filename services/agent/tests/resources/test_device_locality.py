@@ -106,6 +106,18 @@ def test_a_raid_over_the_machine_is_close_to_nothing(other, sys, localities):
     assert localities.of_path("/dev/md0") is None
 
 
+@pytest.mark.parametrize(("levels", "locality"), [(4, SECOND), (5, None)])
+def test_a_stack_of_four_devices_is_followed_and_no_deeper_one(sys, localities, levels, locality):
+    disk(sys, "nvme1n1", 1, numa_node=1)
+    below = "class/block/nvme1n1"
+    for level in range(levels):
+        put(sys, f"devices/virtual/block/dm-{level}/dev", f"253:{level}")
+        link(sys, f"devices/virtual/block/dm-{level}/slaves/below", below)
+        below = f"class/block/dm-{level}"
+        link(sys, below, f"devices/virtual/block/dm-{level}")
+    assert localities.of_path(f"/dev/dm-{levels - 1}") == locality
+
+
 def test_devices_that_contain_each_other_end(sys, localities):
     put(sys, "devices/virtual/block/dm-0/dev", "253:0")
     link(sys, "class/block/dm-0", "devices/virtual/block/dm-0")

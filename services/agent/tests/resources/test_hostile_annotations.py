@@ -64,7 +64,7 @@ def policy(name):
     definition = policy_definition(name)
     spec = {"reservedResources": {"cpu": 1}} if name is not PolicyName.TEMPLATE else {}
     resource = definition.kind.model_validate({"metadata": {"name": "default"}, "spec": spec})
-    return definition.build(resource.spec, PolicyHost(topology=TOPOLOGY))
+    return definition.build(resource.spec, PolicyHost(topology=TOPOLOGY, close_cpus=lambda _path: None))
 
 
 def container(name, annotations=()):

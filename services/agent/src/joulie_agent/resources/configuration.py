@@ -54,7 +54,7 @@ class PolicyHost:
 
     topology: HardwareTopology
     #: Returns the CPUs close to a path of the host, such as `/dev/sda`; None where that is not known.
-    close_cpus: Callable[[str], Cpus | None] = lambda _path: None
+    close_cpus: Callable[[str], Cpus | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
