@@ -21,10 +21,10 @@ import aiohttp
 from tools.fuzz.client import HOST, Connection
 from tools.fuzz.target import Target, run_target
 
-from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import no_claims
 from joulie_devcluster.host.usage import peak_mib
 from joulie_extender.bodies import Bodies
+from joulie_extender.byte_budget import ByteBudget
 from joulie_extender.requests import BadRequestError
 
 _MIB = 1024 * 1024

@@ -15,7 +15,6 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from joulie_api.addresses import Address
-from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import no_claims
 from joulie_api.client import KubeClient
 from joulie_api.http_server import HttpLog, HttpServer
@@ -25,7 +24,9 @@ from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_extender.app import make_endpoints, make_table
 from joulie_extender.bodies import Bodies, BodyLimits
+from joulie_extender.byte_budget import ByteBudget
 from joulie_extender.debug import Debug
+from joulie_extender.direct_front import DirectFront
 from joulie_extender.handlers import Handlers
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.settings import ExtenderSettings
@@ -208,7 +209,7 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             handlers = Handlers(table, feeds, metrics, bodies)
             endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))
             server = HttpServer(
-                endpoints, HttpLog(), direct=handlers.direct(), budget=budget, on_error=metrics.count_error
+                endpoints, HttpLog(), front=DirectFront(handlers.direct(), budget), on_error=metrics.count_error
             )
             port = await server.start(Address("127.0.0.1", 0))
             stack.push_async_callback(server.close)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import no_claims
 from joulie_extender import bodies
 from joulie_extender.bodies import Bodies, BodyLimits
+from joulie_extender.byte_budget import ByteBudget
 from joulie_extender.requests import (
     MAX_CANDIDATES,
     MAX_NAMES_BODY_BYTES,

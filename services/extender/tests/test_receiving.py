@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import no_claims
 from joulie_extender import bodies as under_test
 from joulie_extender.bodies import Bodies, BodyLimits, LoopPauses
+from joulie_extender.byte_budget import ByteBudget
 from joulie_extender.requests import BadRequestError, TooLargeError
 from joulie_testing.api import make_pod
 

@@ -17,8 +17,8 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Coroutine, Iterable, Mapping
-from types import MappingProxyType, TracebackType
+from collections.abc import Coroutine, Iterable
+from types import TracebackType
 from typing import Any, Self
 
 import structlog
@@ -26,12 +26,10 @@ from aiohttp import web
 from prometheus_client.metrics_core import Metric
 
 from joulie_api.addresses import Address, parse_addr
-from joulie_api.byte_budget import ByteBudget
-from joulie_api.direct_http import DirectEndpoint
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.failures import Failures
 from joulie_api.health import Health
-from joulie_api.http_server import HttpLog, HttpServer, OnError
+from joulie_api.http_server import Front, HttpLog, HttpServer, OnError
 from joulie_api.log_limit import LogLimit
 from joulie_api.metrics import CONTENT_TYPE, NodeSeriesCollector, gauge, new_registry
 from joulie_api.reflector import Reflector
@@ -199,19 +197,18 @@ class App:
         endpoints: web.Application,
         addr: str,
         *,
-        direct: Mapping[str, DirectEndpoint] = MappingProxyType({}),
-        budget: ByteBudget | None = None,
+        front: Front | None = None,
         on_error: OnError = lambda _path, _status: None,
     ) -> int:
         """Serve HTTP until the process ends, and return the bound port, which is also logged.
 
-        `direct`, `budget` and `on_error` as in `joulie_api.http_server.HttpServer`.
+        `front` and `on_error` as in `joulie_api.http_server.HttpServer`.
 
         Raises:
             OSError: the address cannot be bound.
         """
         address = parse_addr(addr)
-        server = HttpServer(endpoints, self._requests, direct=direct, budget=budget, on_error=on_error)
+        server = HttpServer(endpoints, self._requests, front=front, on_error=on_error)
         self._servers.append(server)
         port = await server.start(address)
         _log.info("listening", name=name, host=address.host, port=port)

@@ -13,25 +13,22 @@ A handler that streams for as long as its client reads calls `lift_time_limit`, 
 Encoded bodies are refused with 415: no client of Joulie encodes what it sends, and a decoder is where a small body
 becomes a large one. Size limits of request line and headers are aiohttp's: 8 KiB for a line, 128 headers.
 
-Endpoints that are requested hundreds of times a second can be served without aiohttp's objects, under the same limits:
-see `joulie_api.direct_http`.
+A `Front` may serve requests that a client repeats hundreds of times a second without aiohttp's objects, under the same
+limits.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from aiohttp import hdrs, http_exceptions, web
 
 from joulie_api.addresses import Address
-from joulie_api.byte_budget import ByteBudget
-from joulie_api.direct_http import MAX_DIRECT_BYTES, DirectConnection, DirectEndpoint, DirectEndpoints, Timeouts
 from joulie_api.log_limit import LogLimit
 
 #: Receiving, handling and answering one request, however large: 47 MB of full nodes take two seconds.
@@ -46,7 +43,8 @@ FIRST_REQUEST_TIMEOUT_S: Final = 5.0
 IDLE_TIMEOUT_S: Final = 120.0
 #: kube-scheduler, kubelets and Prometheus use a handful.
 MAX_CONNECTIONS: Final = 256
-_SHUTDOWN_TIMEOUT_S: Final = 1.0
+#: For requests that are being answered when the server closes.
+SHUTDOWN_TIMEOUT_S: Final = 1.0
 _NO_ENCODINGS: Final = frozenset({"", "identity"})
 #: Of a request: its `asyncio.Timeout`.
 _TIME_LIMIT: Final = web.RequestKey("time_limit", asyncio.Timeout)
@@ -90,14 +88,26 @@ class HttpLog(logging.Handler):
         _log.log(level, event, problem=" ".join(problem.split()), suppressed=suppressed, **trace)
 
 
+class Front(Protocol):
+    """Gets the connections of a server first, and gives those back that it does not serve."""
+
+    def serve(self, transport: asyncio.Transport, server: "HttpServer") -> None:
+        """Serve a new connection until it ends, or until `server.hand_over`."""
+
+    def finish(self) -> None:
+        """Close each connection once the request is done that is being received or answered."""
+
+    async def end(self) -> None:
+        """Return when all connections have ended; after SHUTDOWN_TIMEOUT_S end what is left."""
+
+
 class HttpServer:
     """One listening port. `start` and `close` once each.
 
     Args:
         endpoints: everything that is served.
         log: where to write what clients did wrong.
-        direct: by path, a second way into endpoints for the usual requests to them.
-        budget: memory that the bodies of direct requests may take together while they are received.
+        front: gets the connections first; None: aiohttp serves all.
         on_error: called for each request that is answered with an error, whatever its path.
     """
 
@@ -106,17 +116,12 @@ class HttpServer:
         endpoints: web.Application,
         log: HttpLog,
         *,
-        direct: Mapping[str, DirectEndpoint] = MappingProxyType({}),
-        budget: ByteBudget | None = None,
+        front: Front | None = None,
         on_error: OnError = lambda _path, _status: None,
     ) -> None:
-        self._log = log
-        self._on_error = on_error
-        self._direct = DirectEndpoints(direct) if direct else None
-        self._budget = budget or ByteBudget(MAX_CONNECTIONS * MAX_DIRECT_BYTES)
-        self._direct_connections: set[DirectConnection] = set()
-        #: Set when one of them has ended.
-        self._left = asyncio.Event()
+        self.log = log
+        self.on_error = on_error
+        self._front = front
         # Not registered, so that only this server writes to it.
         records = logging.Logger("http", logging.INFO)  # noqa: LOG001
         records.addHandler(log)
@@ -124,7 +129,7 @@ class HttpServer:
             endpoints,
             access_log=None,
             logger=records,
-            shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
+            shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             keepalive_timeout=IDLE_TIMEOUT_S,
             auto_decompress=False,
         )
@@ -151,10 +156,11 @@ class HttpServer:
         """Stop listening, give requests that are being answered a second, and close all connections."""
         if self._listener is not None:
             self._listener.close()
-        for connection in [*self._direct_connections]:
-            connection.finish()
+        if self._front is not None:
+            self._front.finish()
         await self._runner.cleanup()
-        await self._end_direct()
+        if self._front is not None:
+            await self._front.end()
         for timer in self._silent.values():
             timer.cancel()
 
@@ -163,32 +169,6 @@ class HttpServer:
         server = self._runner.server
         assert server is not None
         return server
-
-    async def _end_direct(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SHUTDOWN_TIMEOUT_S):
-                while self._direct_connections:
-                    self._left.clear()
-                    await self._left.wait()
-        for connection in [*self._direct_connections]:
-            connection.abort()
-
-    def refused(self, problem: str) -> None:
-        """Log a direct request that its sender is to blame for."""
-        self._log.refused(problem)
-
-    def failed(self, error: BaseException) -> None:
-        """Log a failure of a direct endpoint."""
-        self._log.failed(error)
-
-    def answered_error(self, path: str, status: int) -> None:
-        """Report a direct request that was answered with an error."""
-        self._on_error(path, status)
-
-    def forget(self, connection: DirectConnection) -> None:
-        """Note that a direct connection has ended or is handed over."""
-        self._direct_connections.discard(connection)
-        self._left.set()
 
     def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float) -> None:
         """Let aiohttp continue with a connection."""
@@ -203,16 +183,12 @@ class HttpServer:
         self._open = {each: address for each, address in self._open.items() if not each.is_closing()}
         address = _address_of(transport)
         if len(self._open) >= MAX_CONNECTIONS and not self._make_room(address):
-            self._log.refused("too many connections")
+            self.log.refused("too many connections")
             transport.abort()
             return
         self._open[transport] = address
-        if self._direct is not None:
-            timeouts = Timeouts(FIRST_REQUEST_TIMEOUT_S, REQUEST_TIMEOUT_S, STALL_TIMEOUT_S, IDLE_TIMEOUT_S)
-            direct = DirectConnection(self._direct, timeouts, self._budget, self)
-            self._direct_connections.add(direct)
-            transport.set_protocol(direct)
-            direct.connection_made(transport)
+        if self._front is not None:
+            self._front.serve(transport, self)
             return
         connection = self._server()
         self._limit_first_request(connection, asyncio.get_running_loop().time() + FIRST_REQUEST_TIMEOUT_S)
@@ -226,7 +202,7 @@ class HttpServer:
         if counts[address] + 1 >= most:
             return False
         oldest = next(each for each, its_address in self._open.items() if its_address == greediest)
-        self._log.refused(f"too many connections from {greediest}, the oldest is ended")
+        self.log.refused(f"too many connections from {greediest}, the oldest is ended")
         del self._open[oldest]
         oldest.abort()
         return True
@@ -238,7 +214,7 @@ class HttpServer:
     def _give_up(self, connection: web.RequestHandler) -> None:
         del self._silent[connection]
         if connection.transport is not None:
-            self._log.refused("no request in time")
+            self.log.refused("no request in time")
             connection.transport.abort()
 
     def _guarded(self, handler: Handler) -> Handler:
@@ -253,15 +229,15 @@ class HttpServer:
                     response = await self._respond(handler, request)
                     # Here and not by aiohttp afterwards, so that a client that does not read is timed as well.
                     if response.status >= HTTPStatus.BAD_REQUEST:
-                        self._on_error(request.path, response.status)
+                        self.on_error(request.path, response.status)
                     await response.prepare(request)
                     await response.write_eof()
             except TimeoutError:
-                self._log.refused("request not received and answered in time")
-                self._on_error(request.path, HTTPStatus.REQUEST_TIMEOUT)
+                self.log.refused("request not received and answered in time")
+                self.on_error(request.path, HTTPStatus.REQUEST_TIMEOUT)
                 _abort(request)
             except web.HTTPException as error:
-                self._on_error(request.path, error.status)
+                self.on_error(request.path, error.status)
                 raise
             except ConnectionError:
                 pass  # The client has gone.
@@ -281,12 +257,12 @@ class HttpServer:
         except (web.HTTPException, ConnectionError):
             raise
         except (web.RequestPayloadError, http_exceptions.PayloadEncodingError) as error:
-            self._log.refused(f"{type(error).__name__}: {error}")
+            self.log.refused(f"{type(error).__name__}: {error}")
             return web.Response(status=HTTPStatus.BAD_REQUEST, text="the body is not transferred as HTTP requires\n")
         except Exception as error:
-            self._log.failed(error)
+            self.log.failed(error)
             if request.writer.output_size:
-                self._on_error(request.path, HTTPStatus.INTERNAL_SERVER_ERROR)
+                self.on_error(request.path, HTTPStatus.INTERNAL_SERVER_ERROR)
                 _abort(request)  # The client must not take the part that was sent for the whole answer.
                 raise ConnectionAbortedError from error
             return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="internal error, see the log\n")

@@ -14,13 +14,14 @@ import structlog
 from aiohttp import web
 
 from joulie_api.app import App, freeze_heap
-from joulie_api.byte_budget import ByteBudget
 from joulie_api.client import KubeClient
 from joulie_api.container_memory import memory_limit_bytes
 from joulie_core.scoring.registry import SCORE_POLICIES
 from joulie_extender import VERSION
 from joulie_extender.bodies import Bodies, BodyLimits
+from joulie_extender.byte_budget import ByteBudget
 from joulie_extender.debug import Debug
+from joulie_extender.direct_front import DirectFront
 from joulie_extender.handlers import Handlers
 from joulie_extender.hardware import PowerReader
 from joulie_extender.metrics import ExtenderMetrics
@@ -61,8 +62,7 @@ async def run(settings: ExtenderSettings) -> None:
             "extender",
             endpoints,
             settings.extender_addr,
-            direct=handlers.direct(),
-            budget=budget,
+            front=DirectFront(handlers.direct(), budget),
             on_error=metrics.count_error,
         )
         for reflector in feeds.reflectors:

@@ -13,8 +13,8 @@ from typing import Final, Self
 
 from aiohttp import web
 
-from joulie_api.byte_budget import ByteBudget
 from joulie_api.claims import ClaimedGpus
+from joulie_extender.byte_budget import ByteBudget
 from joulie_extender.requests import (
     BadRequestError,
     Body,

@@ -14,9 +14,9 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from joulie_api.direct_http import DirectEndpoint, DirectReply
 from joulie_core.demand import WorkloadClass
 from joulie_extender.bodies import Bodies, LoopPauses
+from joulie_extender.direct_http import DirectEndpoint, DirectReply
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.replies import names_reply, objects_reply, refusal
 from joulie_extender.requests import BadRequestError, ExtenderRequest, Part, SentNode, TooLargeError, read_query

@@ -9,10 +9,10 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
-from joulie_api.struct_models import struct_of
 from joulie_api.wire import decode_kind
 from joulie_core.kinds.node_twin import NodeTwin
 from joulie_core.scoring.state import TwinSnapshot, node_state
+from joulie_extender.struct_models import struct_of
 
 _FIELDS: Final = msgspec.json.Decoder(struct_of(NodeTwin))
 _decode_model: Final = decode_kind(NodeTwin)

@@ -1,4 +1,4 @@
-"""The limits of every HTTP server, over real sockets."""
+"""The limits of every HTTP server, over real sockets: as aiohttp serves, and with the front of the extender."""
 
 import asyncio
 import zlib
@@ -14,9 +14,11 @@ from structlog.testing import capture_logs
 
 from joulie_api import http_server
 from joulie_api.addresses import Address
-from joulie_api.direct_http import DirectReply
 from joulie_api.http_server import HttpLog, HttpServer, lift_time_limit
 from joulie_api.log_limit import LogLimit
+from joulie_extender.byte_budget import ByteBudget
+from joulie_extender.direct_front import DirectFront
+from joulie_extender.direct_http import MAX_DIRECT_BYTES, DirectReply
 
 HOST = "127.0.0.1"
 POST = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
@@ -84,12 +86,13 @@ def fail_directly(_body, _started):
 DIRECT = {"/echo": echo_directly, "/fail": fail_directly}
 
 
-@pytest.fixture(params=[{}, DIRECT], ids=["aiohttp", "direct"])
+@pytest.fixture(params=[None, DIRECT], ids=["aiohttp", "direct"])
 async def port(logs, clock, request) -> AsyncIterator[int]:
     endpoints = web.Application(client_max_size=1 << 20)
     routes = {"/echo": echo, "/fail": fail, "/midway": fail_midway, "/flood": flood, "/trickle": trickle}
     endpoints.add_routes([web.post(path, handler) for path, handler in routes.items()])
-    server = HttpServer(endpoints, HttpLog(LogLimit(clock=clock)), direct=request.param)
+    front = request.param and DirectFront(request.param, ByteBudget(MAX_DIRECT_BYTES))
+    server = HttpServer(endpoints, HttpLog(LogLimit(clock=clock)), front=front)
     yield await server.start(Address(HOST, 0))
     await server.close()
 

@@ -1,6 +1,6 @@
 """A bound that several holders share."""
 
-from joulie_api.byte_budget import ByteBudget
+from joulie_extender.byte_budget import ByteBudget
 
 
 def test_a_budget_gives_no_more_than_its_limit_and_what_was_released_again():

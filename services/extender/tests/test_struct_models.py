@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from joulie_api.struct_models import struct_of
 from joulie_core.kinds.base import CheckedModel, Condition, Count, Model, Score
 from joulie_core.kinds.node_twin import NodeTwin, SchedulableClass
+from joulie_extender.struct_models import struct_of
 
 DECODER = msgspec.json.Decoder(struct_of(NodeTwin))
 NUMBERS = (

@@ -11,9 +11,10 @@ from structlog.testing import capture_logs
 
 from joulie_api import http_server
 from joulie_api.addresses import Address
-from joulie_api.byte_budget import ByteBudget
-from joulie_api.direct_http import MAX_DIRECT_BYTES, DirectReply
 from joulie_api.http_server import HttpLog, HttpServer
+from joulie_extender.byte_budget import ByteBudget
+from joulie_extender.direct_front import DirectFront
+from joulie_extender.direct_http import MAX_DIRECT_BYTES, DirectReply
 
 HOST = "127.0.0.1"
 OF_AIOHTTP = b"aiohttp:"
@@ -44,8 +45,7 @@ class Running:
         self.server = HttpServer(
             endpoints,
             HttpLog(),
-            direct={"/echo": self.echo},
-            budget=self.budget,
+            front=DirectFront({"/echo": self.echo}, self.budget),
             on_error=lambda path, status: self.errors.append((path, status)),
         )
 
@@ -216,7 +216,7 @@ async def test_a_request_that_is_being_received_is_answered_at_shutdown_and_an_i
 
 
 async def test_a_request_that_does_not_end_is_aborted_at_shutdown(running, monkeypatch):
-    monkeypatch.setattr(http_server, "_SHUTDOWN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(http_server, "SHUTDOWN_TIMEOUT_S", 0.1)
     async with connected(running) as (reader, writer):
         writer.write(post(b"x" * 10)[:-1])
         await running.wait_for_body()

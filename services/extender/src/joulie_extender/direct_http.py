@@ -18,9 +18,10 @@ from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final
 
-from joulie_api.byte_budget import ByteBudget
+from joulie_api.http_server import HttpServer
+from joulie_extender.byte_budget import ByteBudget
 
 #: 10,000 names of 60 characters are 630 KB.
 MAX_DIRECT_BYTES: Final = 1024 * 1024
@@ -62,25 +63,6 @@ class Timeouts:
     idle_s: float
 
 
-class ConnectionOwner(Protocol):
-    """The server that a connection belongs to."""
-
-    def refused(self, problem: str) -> None:
-        """Note what a client did wrong."""
-
-    def failed(self, error: BaseException) -> None:
-        """Note a failure of an endpoint."""
-
-    def answered_error(self, path: str, status: int) -> None:
-        """Note a reply of 400 or more, or 408 for a request that was not received and answered in time."""
-
-    def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float) -> None:
-        """Let another protocol continue with what was received; its first request must come until `due_at`."""
-
-    def forget(self, connection: "DirectConnection") -> None:
-        """Note that a connection has ended."""
-
-
 class DirectEndpoints:
     """The endpoints by path."""
 
@@ -95,15 +77,29 @@ class DirectEndpoints:
 
 
 class DirectConnection(asyncio.Protocol):
-    """One connection, until it is closed or handed over."""
+    """One connection, until it is closed or handed over.
+
+    Args:
+        endpoints: what is answered here.
+        timeouts: its limits.
+        budget: memory that bodies may take together while they are received.
+        server: logs, counts errors, and continues with connections that are handed over.
+        on_end: called when the connection has ended or is handed over.
+    """
 
     def __init__(
-        self, endpoints: DirectEndpoints, timeouts: Timeouts, budget: ByteBudget, owner: ConnectionOwner
+        self,
+        endpoints: DirectEndpoints,
+        timeouts: Timeouts,
+        budget: ByteBudget,
+        server: HttpServer,
+        on_end: "Callable[[DirectConnection], None]",
     ) -> None:
         self._endpoints = endpoints
         self._timeouts = timeouts
         self._budget = budget
-        self._owner = owner
+        self._server = server
+        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._endpoint: DirectEndpoint = _decline
@@ -195,8 +191,8 @@ class DirectConnection(asyncio.Protocol):
     def _answer(self, head: bytes, body: bytes) -> None:
         try:
             reply = self._endpoint(body, self._started)
-        except Exception as error:  # noqa: BLE001 - the owner logs it
-            self._owner.failed(error)
+        except Exception as error:  # noqa: BLE001 - the server logs it
+            self._server.log.failed(error)
             reply = DirectReply.text(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error, see the log")
         if reply is None:
             self._hand_over(head + body + self._rest)
@@ -242,7 +238,7 @@ class DirectConnection(asyncio.Protocol):
         self._transport.write(head + reply.body)
 
     def _refuse_for_memory(self) -> None:
-        self._owner.refused("bodies of concurrent requests too large")
+        self._server.log.refused("bodies of concurrent requests too large")
         reply = DirectReply.text(HTTPStatus.TOO_MANY_REQUESTS, "other requests are too large, try again")
         self._write(reply, b"Retry-After: 1\r\nConnection: close\r\n")
         self._note_error(reply.status)
@@ -250,7 +246,7 @@ class DirectConnection(asyncio.Protocol):
             self._transport.close()
 
     def _note_error(self, status: HTTPStatus) -> None:
-        self._owner.answered_error(self._path.decode(), status)
+        self._server.on_error(self._path.decode(), status)
 
     def _hand_over(self, data: bytes) -> None:
         transport = self._transport
@@ -261,14 +257,14 @@ class DirectConnection(asyncio.Protocol):
         if self._closing:
             transport.close()
         else:
-            self._owner.hand_over(transport, data, due_at)
+            self._server.hand_over(transport, data, due_at)
 
     def _leave(self) -> None:
         self._budget.release(self._length - self._missing if self._missing else 0)
         self._missing, self._parts, self._rest, self._transport = 0, [], b"", None
         if self._timer is not None:
             self._timer.cancel()
-        self._owner.forget(self)
+        self._on_end(self)
 
     def _arm(self) -> None:
         # Never longer than the shortest limit: a deadline that is set meanwhile is not missed, and no request costs a
@@ -281,10 +277,10 @@ class DirectConnection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._arm()
         elif self._before_first:
-            self._owner.refused("no request in time")
+            self._server.log.refused("no request in time")
             self.abort()
         elif self._missing or self._stalled:
-            self._owner.refused("request not received and answered in time")
+            self._server.log.refused("request not received and answered in time")
             self._note_error(HTTPStatus.REQUEST_TIMEOUT)
             self.abort()
         elif self._transport is not None:
