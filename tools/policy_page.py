@@ -70,7 +70,7 @@ def _plot(name: str) -> None:
     axes = figure.subplots()
     for size in _SIZES:
         nodes = list(_cluster(size))
-        counts = [policy.plan(PolicyContext(nodes, pods, 0.0, 60.0)).hp_count for pods in demands]
+        counts = [policy.plan(PolicyContext(nodes, pods, 0.0, 60.0)).performance_count for pods in demands]
         axes.plot(demands, counts, label=f"{size} nodes")
     axes.set(xlabel="active performance pods", ylabel="performance nodes", title=name, ylim=(0, 105))
     axes.grid(visible=True, alpha=0.3)

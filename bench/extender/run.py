@@ -100,16 +100,16 @@ class Result:
         met = "ok"
         if self.within_service is not None:
             met += f", service time within {self.case.service_ms:g} ms in {self.within_service:.2%}"
-        verdict = ", ".join(self.missed) or met
+        result = ", ".join(self.missed) or met
         size_mb = len(self.case.bodies[0]) / 1e6
         return (
             f"{self.case.title:44} {size_mb:7.2f} {len(self.times_ms):6} {self.quantile(0.5):8.2f} "
-            f"{self.quantile(0.99):8.2f} {max(self.times_ms):8.2f} {self.cpu_ms or 0:8.2f} {stall}  {verdict}"
+            f"{self.quantile(0.99):8.2f} {max(self.times_ms):8.2f} {self.cpu_ms or 0:8.2f} {stall}  {result}"
         )
 
 
 HEADER = (
-    f"{'case':44} {'MB':>7} {'n':>6} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'cpu ms':>8} {'stall ms':>8}  verdict"
+    f"{'case':44} {'MB':>7} {'n':>6} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'cpu ms':>8} {'stall ms':>8}  limit"
 )
 
 

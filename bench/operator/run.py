@@ -52,9 +52,9 @@ class Table:
 
     def row(self, what: str, value: float, unit: str, limit: float | None = None) -> None:
         """Print a value, and whether it is within its limit."""
-        verdict = "" if limit is None else ("ok" if value < limit else "MISSED") + f" (limit {limit:g} {unit})"
+        result = "" if limit is None else ("ok" if value < limit else "MISSED") + f" (limit {limit:g} {unit})"
         self.met &= limit is None or value < limit
-        print(f"{what:52} {value:10.3f} {unit:6} {verdict}", flush=True)
+        print(f"{what:52} {value:10.3f} {unit:6} {result}", flush=True)
 
 
 def counts(writes: Counter[str]) -> str:

@@ -37,10 +37,10 @@ async def _check_a_rejected_node(system: System) -> None:
     pod = make_pod("train", cpu=8, workload_class="performance")
     for name, node in (await explain(system.stack.extender_url, pod, profiles)).items():
         eco = profiles[name] == "eco"
-        verdict = node["filter"]
-        assert verdict["allowed"] is not eco, (name, verdict)
-        assert verdict["reason"] == ("EcoNode" if eco else "PerformanceNode")
-        assert ("eco" in verdict["message"]) is eco
+        result = node["filter"]
+        assert result["allowed"] is not eco, (name, result)
+        assert result["reason"] == ("EcoNode" if eco else "PerformanceNode")
+        assert ("eco" in result["message"]) is eco
     rejected = next(name for name, profile in profiles.items() if profile == "eco")
     print(rejected, (await explain(system.stack.extender_url, pod, [rejected]))[rejected])
 

@@ -111,7 +111,8 @@ async def _explains(plugin: Plugin, system: System) -> None:
 
     await eventually(refused, within_s=60)
     reason = await plugin.data("why-pending", pod, "-n", namespace)
-    assert {each["reason"]: len(each["nodes"]) for each in reason["verdicts"]} == {"PerformanceNode": 6, "EcoNode": 6}
+    counts = {each["reason"]: len(each["nodes"]) for each in reason["filterResults"]}
+    assert counts == {"PerformanceNode": 6, "EcoNode": 6}
     await plugin.run("why-pending", pod, "-n", namespace)
     url = system.stack.extender_url
     text = await plugin.run("explain", "pod", pod, "-n", namespace, "--extender-url", url)

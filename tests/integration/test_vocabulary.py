@@ -22,7 +22,8 @@ _CHART = [path for path in sorted(_ROOT.glob("helm/**/*")) if path.is_file()]
 #: Words that the glossary replaces, as far as they have no other meaning here, and words that name no one.
 _REPLACED = re.compile(
     r"\bg(?:ives?|ave|iven|iving)[ _-]back\b|GivenBack|\bhands\b|\blet(?:s|ting)?[ _]go\b|\bhead room\b|\bof ours\b"
-    r"|\bin our charge\b|foreign (?:value|write|request|writer|limit)|\bsomebody\b|\bnobody\b|\bwhoever\b|\bfor ever\b",
+    r"|\bin our charge\b|foreign (?:value|write|request|writer|limit)|\bsomebody\b|\bnobody\b|\bwhoever\b|\bfor ever\b"
+    r"|\bverdicts?\b|\bhp_count\b",
     re.IGNORECASE,
 )
 

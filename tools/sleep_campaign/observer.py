@@ -19,6 +19,7 @@ from tools.sleep_campaign.servers import CampaignServer, ServerPhase
 from tools.sleep_campaign.services import CampaignService
 
 from joulie_core import labels
+from joulie_core.sleep_state import SWITCHED_OFF, SleepState, labels_of
 
 #: The last look at pods is so long before the request is sent, at most.
 LOOK_S: Final = 0.05
@@ -31,8 +32,8 @@ BEYOND_BOOT_S: Final = 60.0
 _LOOK_S: Final = 10.0
 #: Condition of the NodeBMC of a server that stays off until a person acts.
 _LEFT_OFF: Final = "LeftOff"
-_QUARANTINED: Final = "quarantined"
-_STATES: Final = frozenset({"powering-off", "asleep", "waking", _QUARANTINED})
+_QUARANTINED: Final = SleepState.QUARANTINED.label
+_STATES: Final = labels_of({*SWITCHED_OFF, SleepState.WAKING, SleepState.QUARANTINED})
 
 
 @dataclass(frozen=True, slots=True)

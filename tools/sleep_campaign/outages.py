@@ -7,6 +7,8 @@ from tools.sleep_campaign.choices import MINUTE, going, pause
 from tools.sleep_campaign.journal import SITE
 from tools.sleep_campaign.site import CampaignSite
 
+from joulie_core.sleep_state import SleepState
+
 
 async def operator_killed(site: CampaignSite, dice: Random, _number: int) -> None:
     """Kill the operator."""
@@ -40,7 +42,7 @@ async def api_away(site: CampaignSite, dice: Random, _number: int) -> None:
 
 async def bmc_away(site: CampaignSite, dice: Random, _number: int) -> None:
     """Have a BMC not answer."""
-    name = going(site, dice, "powering-off", "asleep", "waking")
+    name = going(site, dice, SleepState.POWERING_OFF, SleepState.ASLEEP, SleepState.WAKING)
     address = site.bmcs[name]
     if address in site.network.unreachable:
         return

@@ -12,6 +12,7 @@ from tools.sleep_campaign.uninstalling import awake_by_hook
 
 from joulie_core import labels
 from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.sleep_state import SleepState
 
 _MAINTENANCE: Final = "joulie.io/maintenance"
 _WAIT_S: Final = 10.0
@@ -25,7 +26,7 @@ def _patch(site: CampaignSite, kind: str, name: str, change: Mapping[str, Any], 
 
 async def cordon(site: CampaignSite, dice: Random, _number: int) -> None:
     """Cordon a node for some time."""
-    name = going(site, dice, "asleep")
+    name = going(site, dice, SleepState.ASLEEP)
     _patch(site, "Node", name, {"spec": {"unschedulable": True}}, "cordons")
     await pause(dice, 5 * MINUTE, 40 * MINUTE)
     _patch(site, "Node", name, {"spec": {"unschedulable": None}}, "uncordons")
@@ -33,7 +34,7 @@ async def cordon(site: CampaignSite, dice: Random, _number: int) -> None:
 
 async def delete_node(site: CampaignSite, dice: Random, _number: int) -> None:
     """Delete a Node; who deletes its NodeBMC as well takes the server from Joulie."""
-    name = going(site, dice, "powering-off", "asleep", "waking")
+    name = going(site, dice, SleepState.POWERING_OFF, SleepState.ASLEEP, SleepState.WAKING)
     if site.api.version("Node", name) and site.api.version("NodeBMC", name):
         site.journal.note(name, "person: deletes the Node")
         site.api.remove("Node", name)
@@ -41,25 +42,25 @@ async def delete_node(site: CampaignSite, dice: Random, _number: int) -> None:
 
 async def strip_label(site: CampaignSite, dice: Random, _number: int) -> None:
     """Remove the label of a node that sleeps."""
-    name = going(site, dice, "powering-off", "asleep")
+    name = going(site, dice, SleepState.POWERING_OFF, SleepState.ASLEEP)
     _patch(site, "Node", name, {"metadata": {"labels": {labels.SLEEP_STATE: None}}}, "removes the label")
 
 
 async def strip_taint(site: CampaignSite, dice: Random, _number: int) -> None:
     """Remove its taint."""
-    _remove_taint(site, going(site, dice, "draining", "powering-off", "asleep"))
+    _remove_taint(site, going(site, dice, SleepState.DRAINING, SleepState.POWERING_OFF, SleepState.ASLEEP))
 
 
 async def strip_record(site: CampaignSite, dice: Random, _number: int) -> None:
     """Remove its record, or write another."""
-    name = going(site, dice, "powering-off", "asleep")
+    name = going(site, dice, SleepState.POWERING_OFF, SleepState.ASLEEP)
     value = dice.choice((None, "", "{}", '{"state":"Awake","since":0,"reason":"initial"}', "\u0000"))
     _patch(site, "Node", name, {"metadata": {"annotations": {labels.SLEEP_RECORD: value}}}, f"writes record {value!r}")
 
 
 async def way_back(site: CampaignSite, dice: Random, _number: int) -> None:
     """Follow docs/sleep.md, "One node while the operator does not run", while it runs."""
-    name = going(site, dice, "powering-off", "asleep")
+    name = going(site, dice, SleepState.POWERING_OFF, SleepState.ASLEEP)
     await _reads(site, name, PowerState.OFF, 15 * MINUTE)
     _patch(site, "NodeBMC", name, {"spec": {"desiredPower": "On"}}, "requests power On")
     await _reads(site, name, PowerState.ON, 30 * MINUTE)
@@ -88,7 +89,7 @@ def _remove_taint(site: CampaignSite, name: str) -> None:
 
 async def push_button(site: CampaignSite, dice: Random, _number: int) -> None:
     """Power a server on at its front."""
-    name = going(site, dice, "asleep")
+    name = going(site, dice, SleepState.ASLEEP)
     site.journal.note(name, "person: pushes the power button")
     site.cluster.servers[name].push_button()
 
@@ -123,7 +124,7 @@ def _policy_back(site: CampaignSite) -> None:
 
 async def maintain(site: CampaignSite, dice: Random, _number: int) -> None:
     """Work on a server for some time: its power is left alone."""
-    name = going(site, dice, "asleep", "waking")
+    name = going(site, dice, SleepState.ASLEEP, SleepState.WAKING)
     if name in site.observer.taken:
         return
     site.observer.taken.add(name)
@@ -135,7 +136,7 @@ async def maintain(site: CampaignSite, dice: Random, _number: int) -> None:
 
 async def delete_bmc(site: CampaignSite, dice: Random, _number: int) -> None:
     """Delete a NodeBMC, and write it again; who deletes its Node as well takes the server from Joulie."""
-    name = going(site, dice, "asleep")
+    name = going(site, dice, SleepState.ASLEEP)
     if not (site.api.version("NodeBMC", name) and site.api.version("Node", name)):
         return
     site.journal.note(name, "person: deletes the NodeBMC")

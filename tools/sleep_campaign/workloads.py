@@ -8,6 +8,8 @@ from tools.sleep_campaign.cluster import Workload
 from tools.sleep_campaign.pods import PodTemplate
 from tools.sleep_campaign.site import CampaignSite
 
+from joulie_core.sleep_state import OUT_OF_SUPPLY
+
 #: Share of pods that people bind by hand and that tolerate everything, as those of `kubectl debug node/NODE` do.
 _TOLERATING: Final = 0.7
 #: A pass of the out-of-band service over a BMC takes about so long until it sends the request.
@@ -78,7 +80,7 @@ async def bare(site: CampaignSite, dice: Random, number: int) -> None:
 
 async def by_hand(site: CampaignSite, dice: Random, number: int) -> None:
     """Make a pod that names its node, as `kubectl debug node/NODE` does; most often one that is on its way to sleep."""
-    name = going(site, dice, "cordoned", "draining", "powering-off", "asleep", "waking")
+    name = going(site, dice, *OUT_OF_SUPPLY)
     template = PodTemplate(f"hand-{number}", "", 0.1, tolerates_all=dice.random() < _TOLERATING)
     site.cluster.make(template, runs_s=dice.uniform(MINUTE, 10 * MINUTE), node=name)
 

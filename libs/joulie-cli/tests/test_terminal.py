@@ -95,14 +95,14 @@ def some_objects():
 
 
 def explained(name):
-    verdict = {"allowed": False, "reason": "EcoNode", "message": "node is eco"}
+    refused = {"allowed": False, "reason": "EcoNode", "message": "node is eco"}
     terms = {"headroom": 68.2, "cooling": 15.0, "trend": 0.0, "profile": 0.0, "pressure": -1.5}
     node = {
         "nodeName": name, "score": 50.0, "terms": terms, "projectedHeadroom": 97.4, "marginalCpuW": 41.0,
-        "marginalGpuW": 0.0, "neutral": None, "filter": verdict, "schedulableClass": "eco", "headroom": None,
+        "marginalGpuW": 0.0, "neutral": None, "filter": refused, "schedulableClass": "eco", "headroom": None,
         "coolingStress": None, "measuredPowerW": None, "assumedPowerW": 12.0, "cappedPowerW": 400.0, "nodeTdpW": 600.0,
-        "powerTrendWPerMin": 0.0, "estimatedPUE": None, "twinAgeS": 3.0, "performancePods": verdict,
-        "standardPods": verdict, "stale": False, "baseScore": 50.0, "cpuTotalCores": 0, "cpuTotalThreads": 0,
+        "powerTrendWPerMin": 0.0, "estimatedPUE": None, "twinAgeS": 3.0, "performancePods": refused,
+        "standardPods": refused, "stale": False, "baseScore": 50.0, "cpuTotalCores": 0, "cpuTotalThreads": 0,
         "cpuMaxWattsTotal": 0, "gpuCount": 0, "gpuMaxWattsPerGpu": 0, "hasGpu": False,
     }  # fmt: skip
     cluster = {"trendWPerMin": 0.0, "trendScale": 6.0, "perfPressure": 0.0, "problem": f"no contact {POISON}"}

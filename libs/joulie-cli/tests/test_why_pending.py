@@ -87,7 +87,7 @@ async def test_the_report_is_also_data(fake_api, cli):
     fake_api.put_all(managed_node("e1", "eco"))
     fake_api.put(make_pod("train", workload_class="performance"))
     data = json.loads((await cli("why-pending", "train", "-o", "json")).out)
-    assert data["verdicts"] == [
+    assert data["filterResults"] == [
         {
             "allowed": False,
             "reason": "EcoNode",

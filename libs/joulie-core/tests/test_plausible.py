@@ -37,9 +37,9 @@ def test_a_maximum_bounds_readings_only_where_it_is_known(watts, max_watts, expe
 
 @given(st.floats(), st.none() | st.floats())
 def test_every_reading_is_judged_and_a_measurement_is_within_the_limit(watts, max_watts):
-    verdict = judge(watts, max_watts)
-    assert (verdict is MEASURED) == is_measured(watts, max_watts) == (0 < watts <= limit_watts(max_watts))
-    assert (verdict is TOO_HIGH) == (watts > limit_watts(max_watts))
+    result = judge(watts, max_watts)
+    assert (result is MEASURED) == is_measured(watts, max_watts) == (0 < watts <= limit_watts(max_watts))
+    assert (result is TOO_HIGH) == (watts > limit_watts(max_watts))
     assert 0 < limit_watts(max_watts) <= MOST_WATTS
 
 

@@ -12,7 +12,7 @@ PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE,
 
 
 @pytest.mark.parametrize(
-    ("state", "planned", "pods", "expected", "verdict"),
+    ("state", "planned", "pods", "expected", "result"),
     [
         (PERF, Profile.ECO, 2, DRAIN, GuardResult.DEFERRED),
         (PERF, Profile.ECO, 0, ECO, GuardResult.ALLOWED),
@@ -28,10 +28,10 @@ PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE,
         (ECO, Profile.ECO, 3, ECO, GuardResult.UNCHANGED),
     ],
 )
-def test_each_condition_of_the_diagram_leads_to_its_state(state, planned, pods, expected, verdict):
+def test_each_condition_of_the_diagram_leads_to_its_state(state, planned, pods, expected, result):
     outcome = step(state, planned, pods, now=7.0)
-    assert (outcome.state, outcome.verdict) == (expected, verdict)
-    moved = Transition(state, expected, verdict, 7.0) if expected is not state else None
+    assert (outcome.state, outcome.result) == (expected, result)
+    moved = Transition(state, expected, result, 7.0) if expected is not state else None
     assert outcome.transition == moved
 
 
@@ -53,7 +53,7 @@ def test_states_and_results_have_the_names_that_metrics_and_events_show():
 @pytest.mark.parametrize("planned", Profile)
 def test_unknown_pods_keep_the_state(state, planned):
     outcome = step(state, planned, None, now=0)
-    assert (outcome.state, outcome.verdict, outcome.transition) == (state, GuardResult.PODS_UNKNOWN, None)
+    assert (outcome.state, outcome.result, outcome.transition) == (state, GuardResult.PODS_UNKNOWN, None)
 
 
 @pytest.mark.parametrize("state", NodeState)

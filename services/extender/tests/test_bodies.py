@@ -419,7 +419,7 @@ async def test_where_names_and_full_nodes_are_sent_the_names_count(start, names)
     assert (passed["Nodes"], passed["NodeNames"]) == (None, names)
 
 
-def test_the_labels_that_verdicts_need_are_read_from_full_nodes():
+def test_the_labels_that_the_filter_needs_are_read_from_full_nodes():
     labels = {"joulie.io/power-profile": "eco", "joulie.io/sleep-state": "asleep", "zone": "a"}
     node = read_object(msgspec.json.encode({"metadata": {"name": "a", "labels": labels}}))
     assert node.labels == {key: value for key, value in labels.items() if key != "zone"}

@@ -262,7 +262,7 @@ def test_what_stands_around_the_nodes_may_have_some_length(spare):
     assert cut(body_of(NODES, **spare)) == NODES
 
 
-def test_of_a_full_node_the_name_and_the_labels_that_verdicts_need_are_read():
+def test_of_a_full_node_the_name_and_the_labels_that_the_filter_needs_are_read():
     labels = {"joulie.io/power-profile": "eco", "joulie.io/sleep-state": "asleep", "zone": "a"}
     raw = encoded(metadata={"name": "a", "labels": labels}, spec={"x": 1})
     expected = {"joulie.io/power-profile": "eco", "joulie.io/sleep-state": "asleep"}

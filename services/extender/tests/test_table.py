@@ -17,7 +17,7 @@ from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.scoring.filter import verdict
+from joulie_core.scoring.filter import filter_node
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms
@@ -153,12 +153,12 @@ def test_any_history_of_changes_ends_in_the_scores_of_the_selected_policy(change
 
 
 @given(CHANGES)
-def test_any_history_of_changes_ends_in_the_verdicts_of_the_filter(changes):
+def test_any_history_of_changes_ends_in_the_results_of_the_filter(changes):
     table = make_table(Clock())
     stores = play(table, changes)
     for name in NAMES:
         twin = stores["twin"].get(name)
-        judged = verdict(
+        judged = filter_node(
             WorkloadClass.PERFORMANCE,
             schedulable_class=twin.schedulable_class if twin else None,
             stale=twin is None or twin.stale(NOW_S, 300.0),

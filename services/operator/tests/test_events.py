@@ -81,10 +81,10 @@ async def test_an_event_names_its_node_in_the_namespace_of_cluster_wide_objects(
 
 
 @pytest.mark.parametrize(
-    "verdict", [v for v in GuardResult if v.value not in {"still_blocked", "pods_unknown", "unchanged"}]
+    "result", [v for v in GuardResult if v.value not in {"still_blocked", "pods_unknown", "unchanged"}]
 )
-def test_every_result_that_changes_a_state_has_a_message(verdict, node):
-    made = transition_event(node, Transition(PERF, ECO, verdict, 0), 1)
+def test_every_result_that_changes_a_state_has_a_message(result, node):
+    made = transition_event(node, Transition(PERF, ECO, result, 0), 1)
     assert "{" not in made.message
 
 

@@ -66,12 +66,12 @@ class StepResult:
     """The state after a step, why, and the transition where there was one."""
 
     state: NodeState
-    verdict: GuardResult
+    result: GuardResult
     transition: Transition | None = None
 
 
 _PERFORMANCE, _DRAINING, _ECO = NodeState
-#: (state, planned profile, blocked by performance pods) -> (next state, verdict); what is not here stays as it is.
+#: (state, planned profile, blocked by performance pods) -> (next state, result); what is not here stays as it is.
 _TABLE: Final[Mapping[tuple[NodeState, Profile, bool], tuple[NodeState, GuardResult]]] = {
     (_PERFORMANCE, Profile.ECO, True): (_DRAINING, GuardResult.DEFERRED),
     (_PERFORMANCE, Profile.ECO, False): (_ECO, GuardResult.ALLOWED),
@@ -96,10 +96,10 @@ def step(state: NodeState, planned: Profile, blocking_pods: int | None, now: flo
     """
     if blocking_pods is None:
         return StepResult(state, GuardResult.PODS_UNKNOWN)
-    target, verdict = _TABLE.get((state, planned, blocking_pods > 0), (state, GuardResult.UNCHANGED))
+    target, result = _TABLE.get((state, planned, blocking_pods > 0), (state, GuardResult.UNCHANGED))
     if target is state:
-        return StepResult(state, verdict)
-    return StepResult(target, verdict, Transition(state, target, verdict, now))
+        return StepResult(state, result)
+    return StepResult(target, result, Transition(state, target, result, now))
 
 
 def recover(published: tuple[Profile, bool] | None, node_labels: Mapping[str, str]) -> NodeState:

@@ -11,7 +11,7 @@ COUNTER = EnergyCounter(range_uj=RANGE_UJ, max_watts=150.0)
 
 
 def run(samples, counter=COUNTER):
-    """Feed (time, microjoules); answer the figure and the verdict of each sample."""
+    """Feed (time, microjoules); answer the figure and the result of each sample."""
     state, answers = MeterState(), []
     for now, energy_uj in samples:
         state, sampled = step(state, energy_uj=energy_uj, now=now, counter=counter)

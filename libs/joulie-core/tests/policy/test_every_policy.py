@@ -51,7 +51,7 @@ def any_policy(data, name):
 def test_each_candidate_is_assigned_once_and_the_count_is_what_was_assigned(name, data, context):
     plan = any_policy(data, name).plan(context)
     assert set(plan.profiles) == set(plan.choices) == {each.name for each in context.candidates}
-    assert plan.hp_count == sum(profile is Profile.PERFORMANCE for profile in plan.profiles.values())
+    assert plan.performance_count == sum(profile is Profile.PERFORMANCE for profile in plan.profiles.values())
 
 
 @EVERY
@@ -78,7 +78,7 @@ def test_the_family_floor_holds_whenever_the_count_allows_it(nodes, count):
     plan = plan_densest(nodes, count, "")
     families = {each.family for each in nodes}
     served = {each.family for each in nodes if plan.profiles[each.name] is Profile.PERFORMANCE}
-    if plan.hp_count >= len(families):
+    if plan.performance_count >= len(families):
         assert served == families
 
 

@@ -27,7 +27,7 @@ def context_of(nodes):
     [(2, 0.5, 1), (5, 0.5, 3), (1, 0.01, 1), (100, 0.07, 7), (10, 0.3, 3), (4, 0, 0), (4, 1, 4), (0, 0.5, 0)],
 )
 def test_the_share_of_a_family_is_rounded_up(nodes, frac, expected):
-    assert partition(frac).hp_count(nodes) == expected
+    assert partition(frac).performance_count(nodes) == expected
 
 
 families = st.sampled_from(["cpu", "h100", "l40s"])

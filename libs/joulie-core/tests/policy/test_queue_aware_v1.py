@@ -20,7 +20,7 @@ def queue(**settings):
     [(10, 0, 6), (10, 60, 6), (10, 61, 7), (10, 100, 10), (10, 1000, 10), (0, 50, 0), (1, 0, 1)],
 )
 def test_the_larger_of_base_and_need_is_taken(total, pods, expected):
-    assert queue().hp_count(total, pods) == expected
+    assert queue().performance_count(total, pods) == expected
 
 
 @pytest.mark.parametrize(
@@ -29,23 +29,23 @@ def test_the_larger_of_base_and_need_is_taken(total, pods, expected):
 )
 def test_the_count_is_clamped_to_its_bounds_and_then_to_the_nodes(low, high, pods, expected):
     policy = queue(queue_hp_base_frac=0, queue_hp_min=low, queue_hp_max=high)
-    assert policy.hp_count(10, pods) == expected
+    assert policy.performance_count(10, pods) == expected
 
 
 def test_the_plan_has_the_count(nodes, context, performance):
     plan = queue().plan(context(nodes(10), pods=65))
-    assert plan.hp_count == len(performance(plan)) == 7
+    assert plan.performance_count == len(performance(plan)) == 7
 
 
 @given(sizes, demands, demands)
 def test_the_supply_never_shrinks_when_pods_are_added(total, pods, more):
     policy = queue(queue_hp_base_frac=0.2, queue_hp_max=30, queue_perf_per_hp_node=7)
-    assert policy.hp_count(total, pods) <= policy.hp_count(total, pods + more)
+    assert policy.performance_count(total, pods) <= policy.performance_count(total, pods + more)
 
 
 @given(sizes, demands, st.integers(0, 40), st.integers(0, 40))
 def test_the_supply_stays_between_its_bounds(total, pods, low, extra):
-    count = queue(queue_hp_min=low, queue_hp_max=low + extra).hp_count(total, pods)
+    count = queue(queue_hp_min=low, queue_hp_max=low + extra).performance_count(total, pods)
     assert min(low, total) <= count <= min(low + extra, total)
 
 

@@ -16,5 +16,5 @@ def test_which_of_the_first_two_nodes_is_eco_alternates_with_the_interval(nodes,
 
 def test_a_single_node_alternates_between_the_profiles(nodes, context, performance):
     plans = [POLICY.plan(context(nodes(1), now=now)) for now in (0, 60)]
-    assert [plan.hp_count for plan in plans] == [0, 1]
+    assert [plan.performance_count for plan in plans] == [0, 1]
     assert [performance(plan) for plan in plans] == [set(), {"node-0"}]

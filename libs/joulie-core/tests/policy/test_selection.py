@@ -31,4 +31,4 @@ def test_a_count_below_the_number_of_families_is_filled_by_density_alone(node, p
 
 def test_a_count_beyond_the_nodes_is_all_of_them(node, performance):
     assert performance(plan_densest([node("a")], 9, "")) == {"a"}
-    assert plan_densest([node("a")], -1, "").hp_count == 0
+    assert plan_densest([node("a")], -1, "").performance_count == 0

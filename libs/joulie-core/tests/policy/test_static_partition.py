@@ -16,7 +16,7 @@ def static(frac):
     [(12, 0.5, 6), (5, 0.5, 3), (3, 0.5, 2), (1, 0.5, 1), (4, 0.6, 2), (10, 0, 0), (10, 1, 10), (0, 0.5, 0)],
 )
 def test_the_share_is_rounded_half_away_from_zero(total, frac, expected):
-    assert static(frac).hp_count(total) == expected
+    assert static(frac).performance_count(total) == expected
 
 
 def test_the_plan_has_the_share(nodes, context, performance):
@@ -25,7 +25,7 @@ def test_the_plan_has_the_share(nodes, context, performance):
 
 @pytest.mark.parametrize("pods", [0, 1, 10_000])
 def test_demand_changes_nothing(nodes, context, pods):
-    assert static(0.5).plan(context(nodes(10), pods)).hp_count == 5
+    assert static(0.5).plan(context(nodes(10), pods)).performance_count == 5
 
 
 @pytest.mark.parametrize("frac", [1.1, -0.1, "nan"])

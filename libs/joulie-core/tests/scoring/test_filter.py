@@ -1,4 +1,4 @@
-"""Filter verdicts."""
+"""Results of the filter."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import POWER_PROFILE
-from joulie_core.scoring.filter import FilterReason, verdict
+from joulie_core.scoring.filter import FilterReason, filter_node
 
 PERFORMANCE = WorkloadClass.PERFORMANCE
 ECO_LABEL = {POWER_PROFILE: "eco"}
@@ -15,7 +15,7 @@ PERFORMANCE_LABEL = {POWER_PROFILE: "performance"}
 
 
 def judge(schedulable_class, labels=None, *, stale=False, workload_class=PERFORMANCE):
-    return verdict(workload_class, schedulable_class=schedulable_class, stale=stale, labels=labels or {})
+    return filter_node(workload_class, schedulable_class=schedulable_class, stale=stale, labels=labels or {})
 
 
 CASES = {

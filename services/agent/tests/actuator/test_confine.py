@@ -199,7 +199,7 @@ thread.join()
     assert (words[:2], words[3:]) == (["seccomp:", "thread"], ["has", "a", "filter", "of", "its", "own"])
 
 
-def verdict(program, number, arch, family=0):
+def returned(program, number, arch, family=0):
     """What the kernel would do: an errno, or 0 for a system call that is allowed."""
     data = struct.pack("=iIQQ", number, arch, 0, family)
     accumulator, at = 0, 0
@@ -225,12 +225,12 @@ def verdict(program, number, arch, family=0):
 def test_the_filter_of_each_architecture_decides_alike(machine, arch, sockets, other):
     program = network_filter(ABIS[machine])
     for number in sockets:
-        allowed = {family for family in range(64) if verdict(program, number, arch, family) == 0}
+        allowed = {family for family in range(64) if returned(program, number, arch, family) == 0}
         assert allowed == {socket.AF_UNIX, socket.AF_NETLINK}
-    assert verdict(program, 425, arch) == errno.EPERM
-    assert verdict(program, other, arch) == 0
-    assert verdict(program, 0x40000000 | other, arch) == errno.EPERM
-    assert verdict(program, other, 0x40000003) == errno.EPERM  # AUDIT_ARCH_I386
+    assert returned(program, 425, arch) == errno.EPERM
+    assert returned(program, other, arch) == 0
+    assert returned(program, 0x40000000 | other, arch) == errno.EPERM
+    assert returned(program, other, 0x40000003) == errno.EPERM  # AUDIT_ARCH_I386
 
 
 @pytest.fixture

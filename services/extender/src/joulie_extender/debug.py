@@ -1,7 +1,7 @@
 """Why a node is scored and filtered as it is.
 
 `GET /debug/scoring` shows what is known of all nodes (`?node=NAME`: of one); `POST /debug/explain` takes a body as
-/prioritize does and shows every term of every candidate's score by the readable formula, and the filter's verdict.
+/prioritize does and shows every term of every candidate's score by the readable formula, and the filter's result.
 Guarantees nothing about speed: thousands of nodes hold the event loop for tens of milliseconds, so these are for
 people. Source: docs/decisions/0002-extender.md.
 """

@@ -109,7 +109,7 @@ class ExtenderRequest:
 
 @dataclass(frozen=True, slots=True)
 class SentNode:
-    """What is read of a full Node object: of its labels, those that verdicts need."""
+    """What is read of a full Node object: of its labels, those that the filter needs."""
 
     name: str
     labels: Mapping[str, str]

@@ -1,7 +1,7 @@
 """What is known of every node, in the form in which requests use it.
 
-The watches feed it; each change recomputes the state and the verdict of that node only. The rows of its scores are made
-when a request needs them, and then kept until the next change. Nothing here calls the API server.
+The watches feed it; each change recomputes the state and the filter result of that node only. The rows of its scores
+are made when a request needs them, and then kept until the next change. Nothing here calls the API server.
 
 Guarantees: a twin past its threshold counts as stale from the first request after that moment, and every twin does
 while the watches are silent. Wall time is used for the age of twins only, whose dates are in it; all else is monotonic.
@@ -21,7 +21,7 @@ from joulie_core.node import Node
 from joulie_core.powerest.assumed import AssumedPods
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.scoring.filter import FilterReason, FilterResult, is_sleeping, verdict
+from joulie_core.scoring.filter import FilterReason, FilterResult, filter_node, is_sleeping
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
 from joulie_core.scoring.registry import DEFAULT_SCORE
@@ -81,7 +81,7 @@ class NodeEntry:
 
     def judge(self, workload_class: WorkloadClass, labels: Mapping[str, str] | None = None) -> FilterResult:
         """Judge the node for a pod, by other labels than the watched ones if given."""
-        return verdict(
+        return filter_node(
             workload_class,
             schedulable_class=self.state.schedulable_class if self.state else None,
             stale=self.stale,

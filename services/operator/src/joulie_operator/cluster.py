@@ -21,13 +21,14 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
 from joulie_core.powerest.gpu_share import units_per_gpu
+from joulie_core.sleep_state import OUT_OF_SUPPLY, labels_of
 from joulie_operator.changes import ChangeListener, ChangeScope, ClusterChange
 from joulie_operator.published import PodSummary
 
 #: Labels that the operator itself writes: changing them changes no hardware view and no eligibility.
 OWN_LABELS = frozenset({labels.POWER_PROFILE, labels.DRAINING})
-#: Values of the label of nodes that sleep, in which a node takes no pods.
-NOT_SUPPLYING = frozenset({"cordoned", "draining", "powering-off", "asleep", "waking"})
+#: Values of the label of nodes that sleep.
+_OUT_OF_SUPPLY = labels_of(OUT_OF_SUPPLY)
 
 
 class Eligibility(Enum):
@@ -130,7 +131,7 @@ class Cluster:
         node = self._nodes.get(name)
         if node is None or node.deleting or node.labels.get(self._reserved_key) == "true":
             return Eligibility.UNMANAGED
-        out_of_supply = node.unschedulable or node.labels.get(labels.SLEEP_STATE) in NOT_SUPPLYING
+        out_of_supply = node.unschedulable or node.labels.get(labels.SLEEP_STATE) in _OUT_OF_SUPPLY
         return Eligibility.CORDONED if out_of_supply else Eligibility.ELIGIBLE
 
     def load(self, name: NodeName) -> PodLoad:

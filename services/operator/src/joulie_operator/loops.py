@@ -163,7 +163,7 @@ class OperatorLoops:
         plan = self._planner.last_plan
         if plan is not None and plan.reason != self._logged:
             self._logged = plan.reason
-            _log.info("planned", performance_nodes=plan.hp_count, nodes=len(plan.profiles), reason=plan.reason)
+            _log.info("planned", performance_nodes=plan.performance_count, nodes=len(plan.profiles), reason=plan.reason)
 
 
 def _slices(names: list[NodeName]) -> Iterable[list[NodeName]]:

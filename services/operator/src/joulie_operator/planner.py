@@ -160,28 +160,28 @@ class NodePlanner:
             return None
         node, planned = self._cluster.nodes[name], self._planned(name, record)
         blocking_pods = self._cluster.blocking_pods(name)
-        result = step(record.state, planned, blocking_pods, wall)
-        going_eco = record.state is NodeState.ACTIVE_PERFORMANCE and result.state is NodeState.ACTIVE_ECO
+        guarded = step(record.state, planned, blocking_pods, wall)
+        going_eco = record.state is NodeState.ACTIVE_PERFORMANCE and guarded.state is NodeState.ACTIVE_ECO
         if going_eco and (record.announced_at is None or now - record.announced_at < self._settle_s):
             return self._announcement(node, record, now)
-        caps = self._caps_of(name, result.state)
+        caps = self._caps_of(name, guarded.state)
         changing = planned is not record.state.profile or record.state.draining
-        pods_unreadable = changing and result.verdict is GuardResult.PODS_UNKNOWN
+        pods_unreadable = changing and guarded.result is GuardResult.PODS_UNKNOWN
         notifications: list[Notification] = self._cap_notifications(name, caps)
         if pods_unreadable and not record.pods_unreadable:
-            notifications.append(PodsUnreadable(node, result.state))
+            notifications.append(PodsUnreadable(node, guarded.state))
         return Decision(
             node=node,
             record=record,
-            state=result.state,
+            state=guarded.state,
             desired=DesiredState(
-                profile_label=result.state.profile,
-                draining=result.state.draining,
-                schedulable_class=schedulable_class(result.state),
+                profile_label=guarded.state.profile,
+                draining=guarded.state.draining,
+                schedulable_class=schedulable_class(guarded.state),
                 caps=caps,
-                target=self._target(name, record, result.state, caps),
+                target=self._target(name, record, guarded.state, caps),
             ),
-            notifications=(*notifications, *_transition_notifications(node, result, blocking_pods)),
+            notifications=(*notifications, *_transition_notifications(node, guarded, blocking_pods)),
             pods_unreadable=pods_unreadable,
         )
 
@@ -205,7 +205,7 @@ class NodePlanner:
     def _planned_performance(self, candidates: Sequence[Candidate]) -> int | None:
         """Return how many nodes the last plan has in performance; before the first one, how many are published so."""
         if self.last_plan is not None:
-            return self.last_plan.hp_count
+            return self.last_plan.performance_count
         specs = [self._published_spec(self._cluster.nodes[candidate.name]) for candidate in candidates]
         published = [spec for spec in specs if spec is not None]
         supplying = sum(spec.profile is Profile.PERFORMANCE and not spec.draining for spec in published)

@@ -192,12 +192,12 @@ class PowerTracker:
         for reading in readings:
             if reading is None or now - reading.at > self._max_age_s:
                 continue
-            verdict = judge(reading.watts, node.max_watts)
-            if verdict is Plausibility.TOO_HIGH:
+            plausibility = judge(reading.watts, node.max_watts)
+            if plausibility is Plausibility.TOO_HIGH:
                 # A lower reading of another source does not refute it: that may miss the hardware that draws so much.
                 return None, limit_watts(node.max_watts)
             # The CPUs' power alone would make a node of GPUs look almost idle.
-            if verdict is Plausibility.MEASURED and (reading.with_gpus or not has_gpus):
+            if plausibility is Plausibility.MEASURED and (reading.with_gpus or not has_gpus):
                 return reading, None
         return None, None
 

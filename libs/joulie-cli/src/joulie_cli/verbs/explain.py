@@ -167,8 +167,8 @@ def _node_fields(answer: Mapping[str, Any], sleeper: Sleeper, *, where: str) -> 
     yield from _problem(answer)
     yield "Class", Cell(node["schedulableClass"], PROFILE_STYLES.get(node["schedulableClass"], "dim"))
     yield from _sleep_fields(sleeper)
-    yield "Performance pods", _verdict(node["performancePods"])
-    yield "Standard pods", _verdict(node["standardPods"])
+    yield "Performance pods", _filter_result(node["performancePods"])
+    yield "Standard pods", _filter_result(node["standardPods"])
     yield "Twin", Cell("stale: its numbers do not count", "red") if node["stale"] else "fresh"
     yield "Power", f"{_watts(node['measuredPowerW'])} of {_watts(node['cappedPowerW'])} that the caps allow"
     yield "Pods in flight", f"{_watts(node['assumedPowerW'])} of pods that are not in the power yet"
@@ -273,7 +273,7 @@ def _legend(answer: Mapping[str, Any], nodes: list[Mapping[str, Any]], width: in
     return lines
 
 
-def _verdict(judged: Mapping[str, Any]) -> Cell:
+def _filter_result(judged: Mapping[str, Any]) -> Cell:
     text = judged["message"].removeprefix("joulie: ")
     if judged["allowed"]:
         return Cell(f"allowed, {judged['reason']}: {text}", "green")

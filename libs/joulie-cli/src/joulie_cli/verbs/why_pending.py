@@ -23,7 +23,7 @@ from joulie_core.demand import Demand, WorkloadClass, classify, unknown_annotati
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
 from joulie_core.pod import Pod
-from joulie_core.scoring.filter import FilterReason, FilterResult, verdict
+from joulie_core.scoring.filter import FilterReason, FilterResult, filter_node
 
 #: Newest Events of the pod that are shown.
 _EVENTS_SHOWN: Final = 5
@@ -46,7 +46,7 @@ _decode_spec: Final = make_decoder(_Pod, "Pod", lambda wire: wire.spec)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeVerdicts:
+class FilteredNodes:
     """Nodes that the extender judges alike."""
 
     result: FilterResult
@@ -63,7 +63,7 @@ class PendingReport:
     workload_class: WorkloadClass
     why: str
     #: Allowed ones first.
-    verdicts: tuple[NodeVerdicts, ...]
+    filtered: tuple[FilteredNodes, ...]
     #: What to do.
     advice: tuple[str, ...]
 
@@ -75,14 +75,14 @@ class PendingReport:
             "node": self.node,
             "workloadClass": self.workload_class.value,
             "why": self.why,
-            "verdicts": [
+            "filterResults": [
                 {
                     "allowed": each.result.ok,
                     "reason": each.result.reason.value,
                     "message": each.result.message,
                     "nodes": list(each.nodes),
                 }
-                for each in self.verdicts
+                for each in self.filtered
             ],
             "advice": list(self.advice),
         }
@@ -138,27 +138,27 @@ def why_class(pod: Pod) -> str:
 
 def _report(pod: Pod, rows: Sequence[NodeRow], spec: _Spec) -> PendingReport:
     class_ = workload_class(pod)
-    verdicts = _verdicts(class_, rows)
+    filtered = _filtered(class_, rows)
     return PendingReport(
         pod=pod.key,
         phase=pod.phase,
         node=pod.node_name,
         workload_class=class_,
         why=why_class(pod),
-        verdicts=verdicts,
-        advice=tuple(_advice(pod, rows, verdicts, spec)),
+        filtered=filtered,
+        advice=tuple(_advice(pod, rows, filtered, spec)),
     )
 
 
-def _verdicts(class_: WorkloadClass, rows: Iterable[NodeRow]) -> tuple[NodeVerdicts, ...]:
+def _filtered(class_: WorkloadClass, rows: Iterable[NodeRow]) -> tuple[FilteredNodes, ...]:
     groups: dict[FilterResult, list[str]] = {}
     for row in rows:
-        result = verdict(
+        result = filter_node(
             class_, schedulable_class=_class(row), stale=row.stale, labels=row.marks.labels if row.marks else {}
         )
         groups.setdefault(result, []).append(row.name)
     ordered = sorted(groups.items(), key=lambda item: (not item[0].ok, -len(item[1])))
-    return tuple(NodeVerdicts(result, tuple(names)) for result, names in ordered)
+    return tuple(FilteredNodes(result, tuple(names)) for result, names in ordered)
 
 
 def _class(row: NodeRow) -> SchedulableClass | None:
@@ -168,7 +168,7 @@ def _class(row: NodeRow) -> SchedulableClass | None:
     return SchedulableClass(row.schedulable_class) if known and row.schedulable_class else SchedulableClass.UNKNOWN
 
 
-def _advice(pod: Pod, rows: Sequence[NodeRow], verdicts: Sequence[NodeVerdicts], spec: _Spec) -> Iterator[str]:
+def _advice(pod: Pod, rows: Sequence[NodeRow], filtered: Sequence[FilteredNodes], spec: _Spec) -> Iterator[str]:
     if pod.node_name is not None:
         yield f"Nothing: the pod is on node {pod.node_name}."
         return
@@ -187,10 +187,10 @@ def _advice(pod: Pod, rows: Sequence[NodeRow], verdicts: Sequence[NodeVerdicts],
             "other: no node can take it. Remove one of them and create the pod again."
         )
         return
-    yield from _nodes_advice(pod, rows, verdicts)
+    yield from _nodes_advice(pod, rows, filtered)
 
 
-def _nodes_advice(pod: Pod, rows: Sequence[NodeRow], verdicts: Sequence[NodeVerdicts]) -> Iterator[str]:
+def _nodes_advice(pod: Pod, rows: Sequence[NodeRow], filtered: Sequence[FilteredNodes]) -> Iterator[str]:
     if not rows:
         yield "No node is managed, so Joulie refuses none. Read the scheduler's message above."
         return
@@ -198,14 +198,14 @@ def _nodes_advice(pod: Pod, rows: Sequence[NodeRow], verdicts: Sequence[NodeVerd
     if pod.node_selector and not matching:
         selector = ",".join(f"{key}={value}" for key, value in pod.node_selector.items())
         yield f"No managed node has the labels of its nodeSelector, {selector}."
-    if any(each.result.ok for each in verdicts):
+    if any(each.result.ok for each in filtered):
         yield (
             "Joulie refuses not all of the managed nodes: what keeps the pod pending there is in the scheduler's "
             "message, such as CPUs, taints or affinity."
         )
-    yield from _sleep_advice(rows, verdicts)
-    capped = any(not each.result.ok and not _sleeps(each) for each in verdicts)
-    if not any(each.result.ok or _sleeps(each) for each in verdicts):
+    yield from _sleep_advice(rows, filtered)
+    capped = any(not each.result.ok and not _sleeps(each) for each in filtered)
+    if not any(each.result.ok or _sleeps(each) for each in filtered):
         yield (
             "Every managed node is eco or draining. The operator counts this pod and plans a performance node for it "
             "at its next plan, unless its policy has a fixed share: raise STATIC_HP_FRAC (static_partition) or lower "
@@ -218,11 +218,11 @@ def _nodes_advice(pod: Pod, rows: Sequence[NodeRow], verdicts: Sequence[NodeVerd
         )
 
 
-def _sleep_advice(rows: Sequence[NodeRow], verdicts: Sequence[NodeVerdicts]) -> Iterator[str]:
+def _sleep_advice(rows: Sequence[NodeRow], filtered: Sequence[FilteredNodes]) -> Iterator[str]:
     waking = [row.name for row in rows if row.sleep_state == WAKING]
     if waking:
         yield f"Wait for {some_names(waking)}: {'it boots' if len(waking) == 1 else 'they boot'}."
-    asleep = [name for each in verdicts if _sleeps(each) for name in each.nodes]
+    asleep = [name for each in filtered if _sleeps(each) for name in each.nodes]
     if asleep:
         yield (
             "The operator wakes nodes for pods that kube-scheduler has found no node for, by their requests, node "
@@ -232,8 +232,8 @@ def _sleep_advice(rows: Sequence[NodeRow], verdicts: Sequence[NodeVerdicts]) -> 
         )
 
 
-def _sleeps(verdicts: NodeVerdicts) -> bool:
-    return verdicts.result.reason is FilterReason.SLEEPING_NODE
+def _sleeps(filtered: FilteredNodes) -> bool:
+    return filtered.result.reason is FilterReason.SLEEPING_NODE
 
 
 def _eco_only(pod: Pod) -> bool:
@@ -252,13 +252,13 @@ def _lines(report: PendingReport, events: Sequence[EventView], width: int | None
     lines = [*pairs(head, width), line(), line("Events", "bold")]
     lines += event_lines(events, width) or [line("  none")]
     lines += [line(), line("Managed nodes", "bold")]
-    for each in report.verdicts:
+    for each in report.filtered:
         word = "allowed" if each.result.ok else "refused"
         text = f"{counted(len(each.nodes), 'node')}: {each.result.message.removeprefix('joulie: ')}"
         lines += paragraph(
             f"{text}: {some_names(each.nodes)}", width=width, indent="    ", first=f"  {word}, {each.result.reason}: "
         )
-    if not report.verdicts:
+    if not report.filtered:
         lines.append(line("  none"))
     lines += [line(), line("What to change", "bold")]
     for advice in report.advice:

@@ -12,19 +12,20 @@ from joulie_api.wire import WireMeta
 from joulie_cli.views import ConditionWire, make_decoder
 from joulie_core import labels as keys
 from joulie_core.plausible import MOST_WATTS
+from joulie_core.sleep_state import GOING_TO_SLEEP, SWITCHED_OFF, SleepState, labels_of
 from joulie_core.timestamps import epoch_seconds, rfc3339
 
 #: State of a node without the label; the others are values of the label, as the operator writes them.
-AWAKE: Final = "awake"
-ASLEEP: Final = "asleep"
-WAKING: Final = "waking"
-QUARANTINED: Final = "quarantined"
+AWAKE: Final = SleepState.AWAKE.label
+ASLEEP: Final = SleepState.ASLEEP.label
+WAKING: Final = SleepState.WAKING.label
+QUARANTINED: Final = SleepState.QUARANTINED.label
 #: What is said of a node that was deleted meanwhile; no value of the label.
 GONE: Final = "gone"
 #: States in which a node goes to sleep, and may still be called back without a boot or not.
-GOING_STATES: Final = frozenset({"cordoned", "draining", "powering-off"})
+GOING_STATES: Final = labels_of(GOING_TO_SLEEP)
 #: States in which the power is off, is being switched off, or was just switched on.
-OFF_STATES: Final = frozenset({"powering-off", ASLEEP, WAKING})
+OFF_STATES: Final = labels_of(SWITCHED_OFF) | {WAKING}
 #: What wakes a node that is asleep, or calls back one that goes to sleep.
 WOKEN_BY: Final = (
     "pods that kube-scheduler finds no node for and that have room here; the minimum, the spare nodes and the "

@@ -47,7 +47,7 @@ class FamilyPartition:
     name: str = NAME
     follows_demand: bool = False
 
-    def hp_count(self, nodes: int) -> int:
+    def performance_count(self, nodes: int) -> int:
         """Return the number of performance nodes among `nodes` of one family, in [0, nodes]."""
         return math.ceil(round(nodes * self.settings.family_hp_frac, _DIGITS))
 
@@ -59,12 +59,12 @@ class FamilyPartition:
         families: dict[str, list[Candidate]] = defaultdict(list)
         for candidate in order_by_density(context.candidates):
             families[candidate.family].append(candidate)
-        supplying = {each.name for nodes in families.values() for each in nodes[: self.hp_count(len(nodes))]}
+        supplying = {each.name for nodes in families.values() for each in nodes[: self.performance_count(len(nodes))]}
         names = [each.name for each in context.candidates]
         return Plan(
             profiles={name: Profile.PERFORMANCE if name in supplying else Profile.ECO for name in names},
             choices={name: FamilyShare.WITHIN if name in supplying else FamilyShare.BEYOND for name in names},
-            hp_count=len(supplying),
+            performance_count=len(supplying),
             reason=f"{len(supplying)} of {len(names)} nodes at a share of {self.settings.family_hp_frac:g} "
             f"of each of {len(families)} families",
         )

@@ -45,7 +45,7 @@ class Plan:
     profiles: Mapping[NodeName, Profile]
     #: Why each candidate got its profile; free of counts, so that it changes with the profile only.
     choices: Mapping[NodeName, str]
-    hp_count: int
+    performance_count: int
     #: One sentence for the log: how the count came about.
     reason: str
 

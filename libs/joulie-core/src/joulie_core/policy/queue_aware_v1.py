@@ -49,7 +49,7 @@ class QueueAware:
     name: str = NAME
     follows_demand: bool = True
 
-    def hp_count(self, nodes: int, performance_pods: int) -> int:
+    def performance_count(self, nodes: int, performance_pods: int) -> int:
         """Return the number of performance nodes among `nodes` for that many pods, in [0, nodes]."""
         settings = self.settings
         base = round_half_away(nodes * settings.queue_hp_base_frac)
@@ -58,12 +58,12 @@ class QueueAware:
 
     def plan_key(self, context: PolicyContext) -> int:
         """Return the number of performance nodes."""
-        return self.hp_count(len(context.candidates), context.performance_pods)
+        return self.performance_count(len(context.candidates), context.performance_pods)
 
     def plan(self, context: PolicyContext) -> Plan:
         """Assign performance to as many of the densest nodes as the demand needs."""
         nodes = len(context.candidates)
-        count = self.hp_count(nodes, context.performance_pods)
+        count = self.performance_count(nodes, context.performance_pods)
         return plan_densest(
             context.candidates, count, f"{count} of {nodes} nodes for {context.performance_pods} performance pods"
         )

@@ -50,7 +50,7 @@ class QueueLead:
     name: str = NAME
     follows_demand: bool = True
 
-    def hp_count(self, nodes: int, performance_pods: int, planned: int | None) -> int:
+    def performance_count(self, nodes: int, performance_pods: int, planned: int | None) -> int:
         """Return the number of performance nodes among `nodes`, in [0, nodes].
 
         Args:
@@ -68,12 +68,12 @@ class QueueLead:
 
     def plan_key(self, context: PolicyContext) -> int:
         """Return the number of performance nodes."""
-        return self.hp_count(len(context.candidates), context.performance_pods, context.planned)
+        return self.performance_count(len(context.candidates), context.performance_pods, context.planned)
 
     def plan(self, context: PolicyContext) -> Plan:
         """Assign performance to as many of the densest nodes as need and reserve take."""
         nodes = len(context.candidates)
-        count = self.hp_count(nodes, context.performance_pods, context.planned)
+        count = self.performance_count(nodes, context.performance_pods, context.planned)
         return plan_densest(
             context.candidates, count, f"{count} of {nodes} nodes for {context.performance_pods} performance pods"
         )

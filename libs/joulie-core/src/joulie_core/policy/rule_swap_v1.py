@@ -54,6 +54,6 @@ class RuleSwap:
         return Plan(
             profiles={c.name: Profile.ECO if c.name == turn else Profile.PERFORMANCE for c in ordered},
             choices={c.name: Turn.ITS if c.name == turn else Turn.NOT_ITS for c in ordered},
-            hp_count=len(ordered) - (turn is not None),
+            performance_count=len(ordered) - (turn is not None),
             reason=f"rotation phase {phase}",
         )

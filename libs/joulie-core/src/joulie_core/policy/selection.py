@@ -31,17 +31,17 @@ def clamp(value: int, low: int, high: int) -> int:
     return min(max(value, low), high)
 
 
-def plan_densest(candidates: Iterable[Candidate], hp_count: int, reason: str) -> Plan:
-    """Assign performance to `hp_count` candidates under the family floor, and eco to the rest.
+def plan_densest(candidates: Iterable[Candidate], performance_count: int, reason: str) -> Plan:
+    """Assign performance to `performance_count` candidates under the family floor, and eco to the rest.
 
     Args:
         candidates: eligible nodes in any order, names unique.
-        hp_count: planned number of performance nodes; clamped to [0, N].
+        performance_count: planned number of performance nodes; clamped to [0, N].
         reason: how the count came about.
 
     """
     ordered = order_by_density(candidates)
-    count = clamp(hp_count, 0, len(ordered))
+    count = clamp(performance_count, 0, len(ordered))
     choices: dict[NodeName, Choice] = dict.fromkeys(_floor(ordered, count), Choice.FAMILY_FLOOR)
     for candidate in ordered:
         if len(choices) == count:
@@ -51,7 +51,7 @@ def plan_densest(candidates: Iterable[Candidate], hp_count: int, reason: str) ->
     for candidate in ordered:
         profiles[candidate.name] = Profile.PERFORMANCE if candidate.name in choices else Profile.ECO
         choices.setdefault(candidate.name, Choice.SURPLUS)
-    return Plan(profiles=profiles, choices=choices, hp_count=count, reason=reason)
+    return Plan(profiles=profiles, choices=choices, performance_count=count, reason=reason)
 
 
 def _floor(ordered: list[Candidate], count: int) -> list[NodeName]:

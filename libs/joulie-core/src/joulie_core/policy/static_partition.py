@@ -33,18 +33,18 @@ class StaticPartition:
     name: str = NAME
     follows_demand: bool = False
 
-    def hp_count(self, nodes: int) -> int:
+    def performance_count(self, nodes: int) -> int:
         """Return the number of performance nodes among `nodes`, halves rounded up, in [0, nodes]."""
         return clamp(round_half_away(nodes * self.settings.static_hp_frac), 0, nodes)
 
     def plan_key(self, context: PolicyContext) -> int:
         """Return the number of performance nodes."""
-        return self.hp_count(len(context.candidates))
+        return self.performance_count(len(context.candidates))
 
     def plan(self, context: PolicyContext) -> Plan:
         """Assign performance to the share's worth of densest nodes."""
         nodes = len(context.candidates)
-        count = self.hp_count(nodes)
+        count = self.performance_count(nodes)
         return plan_densest(
             context.candidates, count, f"{count} of {nodes} nodes at a share of {self.settings.static_hp_frac:g}"
         )

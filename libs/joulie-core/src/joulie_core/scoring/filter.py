@@ -19,6 +19,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import POWER_PROFILE, SLEEP_STATE
+from joulie_core.sleep_state import CLOSED_TO_PODS, labels_of
 
 
 class FilterReason(StrEnum):
@@ -62,16 +63,16 @@ _SLEEPING: Final = FilterResult(
     FilterReason.SLEEPING_NODE,
     "joulie: node is asleep, or about to be; it is woken where pods have no other room",
 )
-#: Values of the label of nodes that are off, or on the way to it. A node that wakes takes what tolerates its taint.
-_SLEEP_STATES: Final = frozenset({"cordoned", "draining", "powering-off", "asleep"})
+#: Values of the label. A node that wakes takes what tolerates its taint.
+_CLOSED: Final = labels_of(CLOSED_TO_PODS)
 
 
 def is_sleeping(labels: Mapping[str, str]) -> bool:
     """Return whether a node is asleep or about to be, by its labels."""
-    return labels.get(SLEEP_STATE) in _SLEEP_STATES
+    return labels.get(SLEEP_STATE) in _CLOSED
 
 
-def verdict(
+def filter_node(
     workload_class: WorkloadClass,
     *,
     schedulable_class: SchedulableClass | None,

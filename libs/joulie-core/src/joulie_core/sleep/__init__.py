@@ -11,9 +11,9 @@ from joulie_core.sleep.model import (
     SleepReason,
     SleepRecord,
     SleepRefusal,
-    SleepState,
 )
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+from joulie_core.sleep_state import SleepState
 
 __all__ = [
     "AwakeWindow",

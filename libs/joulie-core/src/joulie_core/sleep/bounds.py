@@ -12,9 +12,10 @@ from typing import Self
 
 from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.sleep.machine import power_state, refusal_of
-from joulie_core.sleep.model import SleepNode, SleepRecord, SleepRefusal, SleepState
+from joulie_core.sleep.model import SleepNode, SleepRecord, SleepRefusal
 from joulie_core.sleep.power_cycles import cycles_of_day
 from joulie_core.sleep.settings import SleepSettings
+from joulie_core.sleep_state import SleepState
 
 
 def sleep_refusal(node: SleepNode, record: SleepRecord, now_s: float, settings: SleepSettings) -> SleepRefusal | None:

@@ -10,18 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom, sleep_refusal
 from joulie_core.sleep.fit import Rooms
 from joulie_core.sleep.machine import advance, moved
-from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
+from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
-
-_GOING_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING, SleepState.POWERING_OFF})
-_DOWN: Final = _GOING_OFF | {SleepState.ASLEEP, SleepState.WAKING}
+from joulie_core.sleep_state import GOING_TO_SLEEP, OUT_OF_SUPPLY, SleepState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +117,7 @@ class _Chooser:
         self._spare: dict[str, int] = defaultdict(int)
         for each in seen:
             node = each.node
-            self._zones[node.zone].append(each.record.state in _DOWN or node.ready is not True)
+            self._zones[node.zone].append(each.record.state in OUT_OF_SUPPLY or node.ready is not True)
             self._serving[node.group] += each.serves
             self._spare[node.group] += each.serves and node.empty and node.name not in needs.used
         self._down = {zone: sum(down) for zone, down in self._zones.items()}
@@ -136,7 +133,7 @@ class _Chooser:
             filter(self._may, self._seen),
             key=lambda each: (-each.node.idle_watts, each.record.sleeps, each.node.name),
         )
-        left = self._settings.max_powering_off - sum(each.record.state in _GOING_OFF for each in self._seen)
+        left = self._settings.max_powering_off - sum(each.record.state in GOING_TO_SLEEP for each in self._seen)
         chosen: list[SeenNode] = []
         for each in candidates:
             if len(chosen) >= left:

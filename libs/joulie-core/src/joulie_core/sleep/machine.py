@@ -11,18 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
-from joulie_core.sleep.model import (
-    NodePowerFacts,
-    SleepIntent,
-    SleepNode,
-    SleepReason,
-    SleepRecord,
-    SleepRefusal,
-    SleepState,
-)
+from joulie_core.sleep.model import NodePowerFacts, SleepIntent, SleepNode, SleepReason, SleepRecord, SleepRefusal
 from joulie_core.sleep.power_cycles import with_cycle
 from joulie_core.sleep.settings import SleepSettings
 from joulie_core.sleep.shutdowns import has_rebooted, may_go_off, noted, until_now, with_shutdown
+from joulie_core.sleep_state import SleepState
 
 _INTENTS: Final[Mapping[SleepState, SleepIntent]] = {
     # A node that is awake may be switched off by people, for maintenance.

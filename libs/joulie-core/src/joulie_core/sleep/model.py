@@ -13,18 +13,7 @@ from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.pod import Term
 from joulie_core.sleep.pod_terms import PodSpread, PodTerm
-
-
-class SleepState(StrEnum):
-    """Where a node is between on and off."""
-
-    AWAKE = "Awake"
-    CORDONED = "Cordoned"
-    DRAINING = "Draining"
-    POWERING_OFF = "PoweringOff"
-    ASLEEP = "Asleep"
-    WAKING = "Waking"
-    QUARANTINED = "Quarantined"
+from joulie_core.sleep_state import SleepState
 
 
 class SleepReason(StrEnum):

@@ -14,10 +14,11 @@ from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import PodGroup, Rooms, grouped
 from joulie_core.sleep.machine import power_state
-from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
+from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.neighbours import MAX_RULES, Neighbours
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
 from joulie_core.sleep.waking import RuledGroup, WakeCandidate, WakeOrder, choose_both, in_turn
+from joulie_core.sleep_state import SleepState
 
 #: States from which a node returns without a boot.
 _NOT_YET_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING})

@@ -10,7 +10,8 @@ from typing import Final
 
 from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
 from joulie_core.plausible import is_measured
-from joulie_core.sleep.model import SleepNode, SleepRecord, SleepState
+from joulie_core.sleep.model import SleepNode, SleepRecord
+from joulie_core.sleep_state import SleepState
 
 _DAY_S: Final = 86_400.0
 

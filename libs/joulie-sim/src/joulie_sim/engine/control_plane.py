@@ -20,7 +20,7 @@ from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import DRAINING, POWER_PROFILE
 from joulie_core.policy import PolicyContext, build_policy
-from joulie_core.scoring.filter import verdict
+from joulie_core.scoring.filter import filter_node
 from joulie_core.transition import NodeState, step
 from joulie_core.twin import PowerBudget, budget_of, schedulable_class
 from joulie_sim.engine.arrays import Bools
@@ -170,7 +170,7 @@ def published_node(view: HardwareView, state: NodeState, caps: CapSettings) -> P
     intent = intent_for(state.profile, draining=state.draining, hardware=view, settings=caps)
     node_class = schedulable_class(state)
     labels = {POWER_PROFILE: state.profile.value, DRAINING: "true" if state.draining else "false"}
-    judged = verdict(WorkloadClass.PERFORMANCE, schedulable_class=node_class, stale=False, labels=labels)
+    judged = filter_node(WorkloadClass.PERFORMANCE, schedulable_class=node_class, stale=False, labels=labels)
     return PublishedNode(node_class, _controls(view, intent), budget_of(view, intent), refused=not judged.ok)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import structs
 
 from joulie_agent.backends.base import CpuActuator, CpuReading, is_released
-from joulie_agent.enforce.cpu_report import dvfs_verdict, report_of
+from joulie_agent.enforce.cpu_report import dvfs_outcome, report_of
 from joulie_agent.enforce.cpu_state import (
     FREE,
     IN_FORCE_IN_PART,
@@ -208,9 +208,9 @@ class CpuEnforcer:
             state = replace(state, dvfs=with_throttle(dvfs, before_pct))
             return await self._not_throttled(intent, state, outcome, _refused(outcome, cap, state, why))
         state = replace(state, mode=CpuMode.DVFS, throttle_known=True)
-        verdict = dvfs_verdict(dvfs, cap_watts=cap.cap_watts * intent.packages, now=now, settings=self._settings)
-        outcome = structs.replace(outcome, result=verdict.result, reason=verdict.reason)
-        note = "; ".join(part for part in (why, verdict.message) if part)
+        throttle = dvfs_outcome(dvfs, cap_watts=cap.cap_watts * intent.packages, now=now, settings=self._settings)
+        outcome = structs.replace(outcome, result=throttle.result, reason=throttle.reason)
+        note = "; ".join(part for part in (why, throttle.message) if part)
         report = report_of(
             outcome,
             cap=cap,

@@ -18,7 +18,7 @@ _MOST: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class DvfsVerdict:
+class DvfsOutcome:
     """How well the DVFS loop holds the cap."""
 
     result: ControlResult
@@ -26,7 +26,7 @@ class DvfsVerdict:
     message: str = ""
 
 
-def dvfs_verdict(state: DvfsState, *, cap_watts: float, now: float, settings: DvfsSettings) -> DvfsVerdict:
+def dvfs_outcome(state: DvfsState, *, cap_watts: float, now: float, settings: DvfsSettings) -> DvfsOutcome:
     """Judge a throttle that is in force; watts are of all packages.
 
     What a retry does not cure is blocked and not an error: nothing has failed, and no error is counted.
@@ -34,18 +34,18 @@ def dvfs_verdict(state: DvfsState, *, cap_watts: float, now: float, settings: Dv
     drawn = f"{state.ema_watts:.0f} W drawn, {cap_watts:.0f} W allowed" if state.ema_watts is not None else ""
     match judge(state, cap_watts=cap_watts, now=now, settings=settings):
         case Holding.WITHIN:
-            return DvfsVerdict(ControlResult.APPLIED, Reason.THROTTLED)
+            return DvfsOutcome(ControlResult.APPLIED, Reason.THROTTLED)
         case Holding.ABOVE if state.throttle_pct > 0:
-            return DvfsVerdict(ControlResult.APPLIED, Reason.ADJUSTING, drawn)
+            return DvfsOutcome(ControlResult.APPLIED, Reason.ADJUSTING, drawn)
         case Holding.ABOVE:
-            return DvfsVerdict(ControlResult.BLOCKED, Reason.ADJUSTING, f"{drawn}, not throttled yet")
+            return DvfsOutcome(ControlResult.BLOCKED, Reason.ADJUSTING, f"{drawn}, not throttled yet")
         case Holding.SATURATED:
-            return DvfsVerdict(ControlResult.BLOCKED, Reason.SATURATED, f"{drawn}, at full throttle")
+            return DvfsOutcome(ControlResult.BLOCKED, Reason.SATURATED, f"{drawn}, at full throttle")
         case Holding.UNKNOWN if blind_for_long(state, now, settings) and state.throttle_pct > 0:
             message = f"no usable power reading for {now - (state.blind_since or now):.0f} s"
-            return DvfsVerdict(ControlResult.BLOCKED, Reason.THROTTLED_WITHOUT_READING, message)
+            return DvfsOutcome(ControlResult.BLOCKED, Reason.THROTTLED_WITHOUT_READING, message)
         case Holding.UNKNOWN:
-            return DvfsVerdict(ControlResult.BLOCKED, Reason.NO_READING, "no usable power reading")
+            return DvfsOutcome(ControlResult.BLOCKED, Reason.NO_READING, "no usable power reading")
 
 
 def report_of(

@@ -23,6 +23,7 @@ from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.sleep import NodePowerFacts, SleepRecord, SleepState, intent_of
+from joulie_core.sleep_state import SWITCHED_OFF
 from joulie_operator.events import Event
 from joulie_operator.sleep.facts import HardwareOf, SleepFacts, gather
 from joulie_operator.sleep.left_off import OffReason, servers_off
@@ -32,7 +33,7 @@ from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.pacing import LoopTurns, PassPacing
 from joulie_operator.sleep.planner import SleepPlan, SleepPlanner
 from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_policies
-from joulie_operator.sleep.power_requests import OFF_STATES, LostMarks, SleepPowerRequest, wanted_power
+from joulie_operator.sleep.power_requests import LostMarks, SleepPowerRequest, wanted_power
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
@@ -260,7 +261,7 @@ class SleepController:
         now_s: float,
     ) -> None:
         if request.power is DesiredPower.OFF:
-            if was not in OFF_STATES or facts.requested is DesiredPower.ON:
+            if was not in SWITCHED_OFF or facts.requested is DesiredPower.ON:
                 # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
                 return
             on = facts.state is not PowerState.OFF

@@ -15,15 +15,6 @@ from joulie_operator.sleep.left_off import OffReason
 
 #: Seconds; servers take minutes.
 WAKE_BUCKETS = (5, 15, 30, 60, 120, 180, 300, 480, 600, 900, 1200, 1800)
-_STATES = {
-    "awake": SleepState.AWAKE,
-    "cordoned": SleepState.CORDONED,
-    "draining": SleepState.DRAINING,
-    "powering_off": SleepState.POWERING_OFF,
-    "asleep": SleepState.ASLEEP,
-    "waking": SleepState.WAKING,
-    "quarantined": SleepState.QUARANTINED,
-}
 #: Transitions that alerts are about.
 _FAILURES = (
     (SleepState.CORDONED, SleepState.AWAKE, SleepReason.DRAIN_TIMEOUT),
@@ -81,11 +72,7 @@ def families(statuses: Mapping[str, NodeSleepPolicyStatus], off: Mapping[NodeNam
         "joulie_operator_sleep_nodes",
         "Nodes of a NodeSleepPolicy by their state.",
         ("policy", "state"),
-        (
-            ((name, state.value), getattr(each, field))
-            for name, each in counts.items()
-            for field, state in _STATES.items()
-        ),
+        (((name, state.value), getattr(each, state.field)) for name, each in counts.items() for state in SleepState),
     )
     yield gauge(
         "joulie_operator_sleep_saved_watts",

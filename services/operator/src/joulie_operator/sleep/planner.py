@@ -23,13 +23,12 @@ from joulie_core.sleep import (
     decide,
 )
 from joulie_core.sleep.shutdowns import marked_shutdown
+from joulie_core.sleep_state import CLOSED_TO_PODS, SWITCHED_OFF
 from joulie_operator.sleep.facts import SleepFacts
 from joulie_operator.sleep.policies import UsablePolicy
 
 #: Group of the nodes of other policies, which are only counted.
 _OTHERS: Final = "\0others"
-_GOING: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING, SleepState.POWERING_OFF, SleepState.ASLEEP})
-_OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
 _WORK: Final = "decide about sleep of a policy"
 
 
@@ -114,7 +113,7 @@ class SleepPlanner:
         for name, record in imagined.items():
             node = facts.nodes.get(name)
             # Pods that have come since would not have come to a node that is off; the node counts as woken for them.
-            if record.state in _GOING and (node is None or not node.empty):
+            if record.state in CLOSED_TO_PODS and (node is None or not node.empty):
                 imagined[name] = SleepRecord(since_s=now_s, sleeps=record.sleeps)
         nodes = {
             name: _imagine(node, imagined.get(name), now_s) if name in policy.nodes else node
@@ -123,7 +122,7 @@ class SleepPlanner:
         imagined_facts = SleepFacts(nodes, facts.pending)
         found = _decide(imagined_facts, {**records, **imagined}, _scope_of(policy), now_s)
         self._imagined |= found
-        return frozenset(name for name, record in found.items() if record.state in _GOING)
+        return frozenset(name for name, record in found.items() if record.state in CLOSED_TO_PODS)
 
 
 def _scope_of(policy: UsablePolicy) -> _Scope:
@@ -153,7 +152,7 @@ def _decide(
                 used[name] = record
         else:
             # Without power facts it is neither put to sleep nor woken here.
-            going = record is not None and record.state in _GOING
+            going = record is not None and record.state in CLOSED_TO_PODS
             nodes.append(replace(node, group=_OTHERS, power=None, ready=False if going else node.ready))
             if record is not None and record.state is SleepState.WAKING:
                 used[name] = record
@@ -165,7 +164,7 @@ def _decide(
 def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:
     """Return a node as it would be seen in a state that is only imagined, with a wake path that is proved."""
     state = record.state if record is not None else SleepState.AWAKE
-    off = state in _OFF
+    off = state in SWITCHED_OFF
     known = node.power
     power = NodePowerFacts(
         state=PowerState.OFF if off else PowerState.ON,

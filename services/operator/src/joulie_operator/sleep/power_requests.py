@@ -21,13 +21,12 @@ from joulie_core.sleep import (
 )
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.shutdowns import may_go_off
+from joulie_core.sleep_state import SWITCHED_OFF
 
-#: States in which the power is off, or was requested to be.
-OFF_STATES: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
 #: States in which the power is left alone.
 _ON: Final = frozenset({SleepState.AWAKE, SleepState.QUARANTINED})
 #: States of servers that Joulie has switched off, or may have.
-_MARKED: Final = OFF_STATES | {SleepState.WAKING, SleepState.QUARANTINED}
+_MARKED: Final = SWITCHED_OFF | {SleepState.WAKING, SleepState.QUARANTINED}
 #: Times of servers whatever their policy; the policy's own have passed once a node is awake.
 _LIMITS: Final = SleepSettings()
 

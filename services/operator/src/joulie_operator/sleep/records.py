@@ -115,14 +115,4 @@ def _not_later(at_s: float | None, now_s: float) -> float | None:
 
 def state_label(state: SleepState) -> str | None:
     """Return the value of the label of a node in a state; None where it has none."""
-    return None if state is SleepState.AWAKE else _LABELS[state]
-
-
-_LABELS: Final = {
-    SleepState.CORDONED: "cordoned",
-    SleepState.DRAINING: "draining",
-    SleepState.POWERING_OFF: "powering-off",
-    SleepState.ASLEEP: "asleep",
-    SleepState.WAKING: "waking",
-    SleepState.QUARANTINED: "quarantined",
-}
+    return None if state is SleepState.AWAKE else state.label

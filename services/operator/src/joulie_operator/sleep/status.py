@@ -28,15 +28,6 @@ from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
 
 #: Characters of a message. A selector, and names of policies, are as long as people write them.
 _MOST_CHARACTERS: Final = 4_096
-_FIELDS = {
-    SleepState.AWAKE: "awake",
-    SleepState.CORDONED: "cordoned",
-    SleepState.DRAINING: "draining",
-    SleepState.POWERING_OFF: "powering_off",
-    SleepState.ASLEEP: "asleep",
-    SleepState.WAKING: "waking",
-    SleepState.QUARANTINED: "quarantined",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +56,7 @@ def policy_status(
     """
     facts, records, now_s = sight.facts, sight.records, sight.now_s
     states = {name: records[name].state if name in records else SleepState.AWAKE for name in policy.nodes}
-    counts = Counter(_FIELDS[state] for state in states.values())
+    counts = Counter(state.field for state in states.values())
     awake = [facts.nodes[name] for name, state in states.items() if state is SleepState.AWAKE]
     refusals = Counter(sleep_refusal(node, _record(records, node.name), now_s, policy.settings) for node in awake)
     quarantined = sorted(name for name, state in states.items() if state is SleepState.QUARANTINED)
