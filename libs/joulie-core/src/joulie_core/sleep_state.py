@@ -18,7 +18,7 @@ class SleepState(StrEnum):
 
     @property
     def field(self) -> str:
-        """Name of the number of nodes in this state: in the status of a policy, and as a label of metrics."""
+        """Name of the number of nodes in this state, in the status of a policy."""
         return self.name.lower()
 
     @property
