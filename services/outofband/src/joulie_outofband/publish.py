@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from joulie_api.resources import NODE_BMCS, Resource
 from joulie_core.kinds import Condition, NodeBMCStatus
-from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.base import set_condition
 from joulie_core.kinds.node_bmc import LEFT_OFF, PowerState
 from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
@@ -90,19 +90,13 @@ def with_findings(
 
     `generation` is None where the findings are about a spec that could not be read.
     """
-    found = {each.type: each for each in before}
+    now = rfc3339(now_s, "seconds")
     for kind, finding in findings.items():
-        old = found.get(kind)
-        kept = old is not None and old.status is finding.status
-        found[kind] = Condition(
-            type=kind,
-            status=ConditionStatus(finding.status),
-            reason=finding.reason.value,
-            message=printable(finding.message, _MOST_CHARACTERS),
-            last_transition_time=old.last_transition_time if kept and old is not None else rfc3339(now_s, "seconds"),
-            observed_generation=generation,
+        message = printable(finding.message, _MOST_CHARACTERS)
+        before = set_condition(
+            before, kind, finding.status, finding.reason.value, message, now=now, generation=generation
         )
-    return tuple(found[kind] for kind in sorted(found))
+    return before
 
 
 def _lasting(status: NodeBMCStatus) -> NodeBMCStatus:

@@ -6,7 +6,7 @@ CustomResourceDefinition from it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -193,6 +193,40 @@ class Condition(Model):
     """Time since which the condition has this status."""
     observed_generation: Count | None = None
     """`metadata.generation` that the status refers to."""
+
+
+def set_condition(
+    conditions: Iterable[Condition],
+    type_: str,
+    status: ConditionStatus,
+    reason: str,
+    message: str = "",
+    *,
+    now: str,
+    generation: int | None,
+) -> tuple[Condition, ...]:
+    """Return the conditions by type, with one of them set; it keeps its time while its status stays.
+
+    Args:
+        conditions: as they are.
+        type_: of the one to set.
+        status: its status.
+        reason: of the status, in CamelCase.
+        message: details of the reason.
+        now: wall-clock time, RFC 3339, for a status that has changed.
+        generation: `metadata.generation` that it is about; None where that is not known.
+    """
+    found = {each.type: each for each in conditions}
+    old = found.get(type_)
+    found[type_] = Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=old.last_transition_time if old is not None and old.status is status else now,
+        observed_generation=generation,
+    )
+    return tuple(found[kind] for kind in sorted(found))
 
 
 Conditions = Annotated[

@@ -8,16 +8,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeSleepPolicy, NodeSleepPolicySpec
-from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S
 from joulie_core.kinds.node_sleep_policy import AwakeWindowSpec, SleepMode, Weekday
 from joulie_core.names import NodeName
 from joulie_core.sleep import AwakeWindow, SleepSettings
-from joulie_core.twin.server_power import MOST_INTERVALS
 from joulie_operator.sleep.objects import WatchedNode
 
 _WEEKDAYS: Final = tuple(Weekday)
-#: A BMC whose answer is older is unknown.
-_STALE_AFTER_S: Final = MOST_INTERVALS * STATUS_HEARTBEAT_S
 
 
 class UnusableSpec(ValueError):  # noqa: N818 - names the state
@@ -52,7 +48,6 @@ def settings_of(spec: NodeSleepPolicySpec) -> SleepSettings:
         boot_timeout_s=spec.boot_timeout_seconds,
         boot_attempts=spec.boot_attempts,
         back_off_s=spec.back_off_seconds,
-        stale_after_s=_STALE_AFTER_S,
         max_powering_off=spec.rates.powering_off,
         max_waking=spec.rates.waking,
         max_waking_per_rack=spec.rates.waking_per_rack,

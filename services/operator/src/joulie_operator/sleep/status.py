@@ -7,7 +7,7 @@ from typing import Final
 
 from joulie_api.wire import Versioned
 from joulie_core.kinds import Condition, NodeSleepPolicy, NodeSleepPolicyStatus
-from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.base import ConditionStatus, set_condition
 from joulie_core.kinds.node_sleep_policy import (
     MOST_NAMES,
     PowerCyclesStatus,
@@ -176,17 +176,12 @@ def _condition(status: ConditionStatus, reason: str, message: str) -> Condition:
 def _conditions(
     seen: Versioned[NodeSleepPolicy], found: Mapping[str, Condition], now_s: float
 ) -> tuple[Condition, ...]:
-    """Return the conditions; one whose status stays keeps its time."""
-    before = {each.type: each for each in seen.model.status.conditions}
-    return tuple(
-        condition.model_copy(
-            update={
-                "type": kind,
-                "last_transition_time": old.last_transition_time
-                if (old := before.get(kind)) is not None and old.status is condition.status
-                else rfc3339(now_s, "seconds"),
-                "observed_generation": seen.metadata.generation,
-            }
+    """Return the conditions that were found, and no other."""
+    now = rfc3339(now_s, "seconds")
+    generation = seen.metadata.generation
+    conditions = tuple(each for each in seen.model.status.conditions if each.type in found)
+    for kind, each in found.items():
+        conditions = set_condition(
+            conditions, kind, each.status, each.reason, each.message, now=now, generation=generation
         )
-        for kind, condition in sorted(found.items())
-    )
+    return conditions

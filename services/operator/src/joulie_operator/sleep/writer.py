@@ -11,8 +11,8 @@ from joulie_api.node_pods import PodLists, pod_in_the_way
 from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, Resource
 from joulie_api.wire import Versioned
 from joulie_core import labels
-from joulie_core.kinds import Condition, NodeBMC, NodeSleepPolicyStatus
-from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
+from joulie_core.kinds.base import ConditionStatus, set_condition
 from joulie_core.kinds.node_bmc import LEFT_OFF, DesiredPower
 from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
@@ -94,14 +94,15 @@ class SleepWriter:
         name = "Handled" if reason is None or text is None else "".join(map(str.capitalize, reason.value.split("_")))
         if found is not None and (found.status, found.reason) == (status, name):
             return
-        kept = found is not None and found.status is status
-        condition = Condition(
-            type=LEFT_OFF,
-            status=status,
-            reason=name,
-            message=f"Joulie switched the server off, and {text}" if text else "",
-            last_transition_time=found.last_transition_time if kept and found else rfc3339(now_s, "seconds"),
-            observed_generation=bmc.metadata.generation,
+        message = f"Joulie switched the server off, and {text}" if text else ""
+        (condition,) = set_condition(
+            () if found is None else (found,),
+            LEFT_OFF,
+            status,
+            name,
+            message,
+            now=rfc3339(now_s, "seconds"),
+            generation=bmc.metadata.generation,
         )
         await self._writes.apply(NODE_BMCS, bmc.name, {"status": {"conditions": [condition.dump()]}}, status=True)
 
