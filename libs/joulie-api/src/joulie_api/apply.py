@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from joulie_api.client import KubeClient
 from joulie_api.errors import KubeError, NotFound, NotLeader
 from joulie_api.resources import NODES, Resource
 
@@ -29,31 +30,6 @@ class WriteResult(StrEnum):
     ABSENT = "absent"
     REFUSED = "refused"
     FAILED = "failed"
-
-
-class Writer(Protocol):
-    """The part of `joulie_api.client.KubeClient` that is used."""
-
-    async def apply(
-        self,
-        res: Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        field_manager: str,
-        namespace: str | None = None,
-        subresource: str | None = None,
-    ) -> bytes:
-        """Apply an object server-side, with force."""
-
-    async def merge_patch(self, res: Resource, name: str, body: Mapping[str, Any], *, field_manager: str = "") -> bytes:
-        """Apply a JSON merge patch."""
-
-    async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
-        """Delete one object."""
-
-    async def evict(self, name: str, namespace: str) -> None:
-        """Evict a pod."""
 
 
 #: Resource, namespace, name, whether it is the status: each is compared with its own last write.
@@ -77,7 +53,7 @@ class FencedWriter:
 
     def __init__(
         self,
-        client: Writer,
+        client: KubeClient,
         field_manager: str,
         *,
         guard: Callable[[], bool] = _always,
@@ -174,7 +150,7 @@ class FencedWriter:
 class Applier:
     """A writer for services without a lease, which does not repeat this process's last write of an object."""
 
-    def __init__(self, client: Writer, field_manager: str) -> None:
+    def __init__(self, client: KubeClient, field_manager: str) -> None:
         self._writer = FencedWriter(client, field_manager)
         #: What the server last accepted from this process. Has no entry while it is unknown whether a write succeeded.
         self._last: dict[_Key, Mapping[str, Any]] = {}

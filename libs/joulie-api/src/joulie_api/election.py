@@ -15,16 +15,17 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
 import structlog
 
+from joulie_api.client import KubeClient
 from joulie_api.errors import Conflict, KubeError, LeadershipLost, NotFound
 from joulie_api.failure_log import FailureLog
 from joulie_api.lease import Lease, LeaseCandidate, StandBy, Write, decode_lease
-from joulie_api.resources import LEASES, Resource
+from joulie_api.resources import LEASES
 from joulie_core.timestamps import rfc3339
 
 #: Share of the renew deadline for one attempt, as in client-go: enough for a slow server, and if the server does not
@@ -36,19 +37,6 @@ _RELEASE_SHARE: Final = 0.75
 _JITTER_FLOOR: Final = 0.75
 
 _log = structlog.get_logger()
-
-
-class LeaseClient(Protocol):
-    """The part of `joulie_api.client.KubeClient` that an elector uses."""
-
-    async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:
-        """Return the object, raw."""
-
-    async def create(self, res: Resource, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
-        """Create an object."""
-
-    async def replace(self, res: Resource, name: str, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
-        """Replace an object if its resourceVersion is still the one in `body`."""
 
 
 class Elector:
@@ -63,7 +51,7 @@ class Elector:
 
     def __init__(
         self,
-        client: LeaseClient,
+        client: KubeClient,
         *,
         namespace: str,
         name: str,

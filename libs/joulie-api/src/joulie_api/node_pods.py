@@ -5,13 +5,14 @@ does it. The API server is asked for the present state: neither a watch nor its 
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
-from joulie_api.resources import PODS, Resource
+from joulie_api.resources import PODS
 from joulie_api.wire import decode_page
 from joulie_core.text import printable
 
@@ -27,21 +28,6 @@ _MOST_PAGES: Final = 8
 _MOST_BYTES: Final = 16 << 20
 #: Characters of a name: those of a namespace, a slash and those of a pod.
 _MOST_NAME: Final = 63 + 1 + 253
-
-
-class PodLists(Protocol):
-    """The part of `joulie_api.client.KubeClient` that is used."""
-
-    async def list_page(
-        self,
-        res: Resource,
-        *,
-        field_selector: str = "",
-        continue_token: str = "",
-        metadata_only: bool = False,
-        max_bytes: int | None = None,
-    ) -> bytes:
-        """Return one page of a list, raw."""
 
 
 class _Owner(msgspec.Struct):
@@ -68,7 +54,7 @@ def ends_with_node(annotations: Mapping[str, str], controller: str) -> bool:
     return _MIRROR in annotations or controller in _NODE_OWN
 
 
-async def pod_in_the_way(reads: PodLists, node: str) -> str | None:
+async def pod_in_the_way(reads: KubeClient, node: str) -> str | None:
     """Return one pod that would be lost with the power of a node, as `namespace/name`; None where there is none.
 
     A pod that is being deleted is one until it is gone. So is one whose metadata cannot be read.

@@ -11,11 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from joulie_api.apply import WriteResult
+from joulie_api.client import KubeClient
 from joulie_api.errors import AlreadyExists, KubeError, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.resources import EVENTS, NODES, PODS, Resource
@@ -90,13 +91,6 @@ class Event:
     name: str = field(default="", compare=False)
 
 
-class Creator(Protocol):
-    """The part of `joulie_api.client.KubeClient` that is used."""
-
-    async def create(self, res: Resource, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
-        """Create an object."""
-
-
 @dataclass(slots=True)
 class _Waiting:
     first_at: float
@@ -109,7 +103,7 @@ class Recorder:
 
     def __init__(
         self,
-        client: Creator,
+        client: KubeClient,
         *,
         component: str,
         instance: str,

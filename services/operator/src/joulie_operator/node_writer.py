@@ -3,13 +3,14 @@
 The caller decides the order, and repeats what fails. All methods raise KubeError.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
+from joulie_api.apply import FencedWriter
 from joulie_api.errors import NotFound
 from joulie_api.owners import owned_by
 from joulie_api.resources import NODE_POWER_PROFILES, NODE_TWINS, NODES, Resource
@@ -29,23 +30,10 @@ _RESOURCES: Final = (NODES, NODE_POWER_PROFILES, NODE_TWINS)
 _log = structlog.get_logger()
 
 
-class Writes(Protocol):
-    """The part of `joulie_api.apply.FencedWriter` that is used."""
-
-    async def apply(self, res: Resource, name: str, body: Mapping[str, Any], *, status: bool = False) -> None:
-        """Server-side apply."""
-
-    async def patch_node_labels(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Set or remove labels of a Node."""
-
-    async def delete(self, res: Resource, name: str) -> bool:
-        """Delete an object."""
-
-
 class NodeWriter:
     """The writes of all nodes; each method returns how what is published compares with what is desired now."""
 
-    def __init__(self, writes: Writes, published: PublishedState, *, wall: Callable[[], float]) -> None:
+    def __init__(self, writes: FencedWriter, published: PublishedState, *, wall: Callable[[], float]) -> None:
         self._writes = writes
         self._published = published
         self._wall = wall

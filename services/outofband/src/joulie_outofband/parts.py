@@ -5,20 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from joulie_api.backoff import Backoff
+from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
-from joulie_api.node_pods import PodLists
-from joulie_api.resources import Resource
 from joulie_core.kinds import NodeBMCSpec
 from joulie_outofband.bmc import Bmc
 from joulie_outofband.metrics import BmcAction
 from joulie_outofband.power import PowerTimeouts
-
-
-class NodeReads(PodLists, Protocol):
-    """The part of `joulie_api.client.KubeClient` that is used."""
-
-    async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:
-        """Return an object as raw JSON."""
 
 
 class PassObserver(Protocol):
@@ -49,7 +41,7 @@ class WorkerParts:
     """What all workers share; `connect` returns a BMC that is not connected yet, and raises BmcError."""
 
     connect: Callable[[NodeBMCSpec], Awaitable[Bmc]]
-    client: NodeReads
+    client: KubeClient
     observer: PassObserver
     failures: Failures
     times: WorkerTimes

@@ -1,9 +1,10 @@
 """The status of one NodeBMC: written when it has changed, and once in a heartbeat for the readings."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final
 
-from joulie_api.resources import NODE_BMCS, Resource
+from joulie_api.apply import FencedWriter
+from joulie_api.resources import NODE_BMCS
 from joulie_core.kinds import Condition, NodeBMCStatus
 from joulie_core.kinds.base import set_condition
 from joulie_core.kinds.node_bmc import LEFT_OFF, PowerState
@@ -17,13 +18,6 @@ _MOST_CHARACTERS: Final = 1000
 _READINGS: Final = frozenset({"sampled_at", "power_watts"})
 
 
-class StatusWrites(Protocol):
-    """The part of `joulie_api.apply.FencedWriter` that is used."""
-
-    async def apply(self, res: Resource, name: str, body: Mapping[str, Any], *, status: bool = False) -> None:
-        """Server-side apply."""
-
-
 class StatusPublisher:
     """The status of one NodeBMC: the newest one, published or not, in `status`.
 
@@ -34,7 +28,7 @@ class StatusPublisher:
         self,
         name: str,
         seen: NodeBMCStatus,
-        writes: StatusWrites,
+        writes: FencedWriter,
         *,
         heartbeat_s: float,
         clock: Callable[[], float],

@@ -9,13 +9,14 @@ the rest of the status, with the limit to be restored, belongs to the service's 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from joulie_api.apply import FencedWriter
 from joulie_api.errors import KubeError
 from joulie_api.failures import Failures
 from joulie_api.resources import NODE_BMCS
 from joulie_core.kinds import Condition
 from joulie_outofband.bmc_worker import ACCEPTED, BmcWorker
 from joulie_outofband.outcome import BmcFinding
-from joulie_outofband.publish import StatusWrites, with_findings
+from joulie_outofband.publish import with_findings
 from joulie_outofband.reasons import BmcReason
 
 #: Owner of the one field that is written here.
@@ -26,7 +27,7 @@ _WORK: Final = "show a rejected nodebmc"
 class Rejections:
     """The NodeBMCs that cannot be decoded; `writes` is under `FIELD_MANAGER`."""
 
-    def __init__(self, writes: StatusWrites, failures: Failures, *, wall: Callable[[], float]) -> None:
+    def __init__(self, writes: FencedWriter, failures: Failures, *, wall: Callable[[], float]) -> None:
         self._writes = writes
         self._failures = failures
         self._wall = wall

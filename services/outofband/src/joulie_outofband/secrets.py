@@ -7,13 +7,14 @@ Source: docs/decisions/0025-out-of-band-service.md.
 
 import ssl
 from base64 import b64decode
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
 from joulie_api.errors import KubeError
-from joulie_api.resources import SECRETS, Resource
+from joulie_api.resources import SECRETS
 from joulie_core.kinds import NodeBMCSpec
 from joulie_outofband.endpoint import Endpoint, is_approved, is_host_name
 from joulie_outofband.reasons import BmcError, BmcReason
@@ -35,14 +36,7 @@ class _Secret(msgspec.Struct):
 _SECRETS: Final = msgspec.json.Decoder(_Secret)
 
 
-class SecretReader(Protocol):
-    """The part of `joulie_api.client.KubeClient` that is used."""
-
-    async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:
-        """Return an object as raw JSON."""
-
-
-async def read_access(client: SecretReader, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str) -> BmcAccess:
+async def read_access(client: KubeClient, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str) -> BmcAccess:
     """Return the credentials of a BMC and how its certificate is verified.
 
     Raises:
@@ -68,7 +62,7 @@ async def read_access(client: SecretReader, spec: NodeBMCSpec, endpoint: Endpoin
 
 
 async def read_credentials(
-    client: SecretReader, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str
+    client: KubeClient, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str
 ) -> tuple[str, str]:
     """Return the user and the password of a BMC.
 
@@ -80,7 +74,7 @@ async def read_credentials(
 
 
 async def _approved_entries(
-    client: SecretReader, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str
+    client: KubeClient, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str
 ) -> tuple[str, dict[str, str]]:
     """Return the name and the entries of the Secret with the credentials, if it approves the address."""
     if spec.credentials_secret_ref is None:

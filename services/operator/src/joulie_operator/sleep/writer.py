@@ -4,11 +4,12 @@ Guarantees that a record is stored before it is carried out, and only on the ver
 the same holds for the desired power and its NodeBMC. All methods raise KubeError.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from joulie_api.node_pods import PodLists, pod_in_the_way
-from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, Resource
+from joulie_api.apply import FencedWriter
+from joulie_api.client import KubeClient
+from joulie_api.node_pods import pod_in_the_way
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES
 from joulie_api.wire import Versioned
 from joulie_core import labels
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
@@ -26,23 +27,10 @@ from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
 MAINTENANCE_IN_MESSAGE: Final = "; maintenance: "
 
 
-class SleepWrites(Protocol):
-    """The part of `joulie_api.apply.FencedWriter` that is used."""
-
-    async def apply(self, res: Resource, name: str, body: Mapping[str, Any], *, status: bool = False) -> None:
-        """Server-side apply."""
-
-    async def patch(self, res: Resource, name: str, body: Mapping[str, Any]) -> None:
-        """Apply a JSON merge patch."""
-
-    async def evict(self, name: str, namespace: str) -> None:
-        """Evict a pod."""
-
-
 class SleepWriter:
     """The writes; nothing is sent where the object already is as it shall be."""
 
-    def __init__(self, reads: PodLists, writes: SleepWrites) -> None:
+    def __init__(self, reads: KubeClient, writes: FencedWriter) -> None:
         self._reads = reads
         self._writes = writes
 
