@@ -35,7 +35,7 @@ _DELAYS: Final = (3, 30, 60, 400, 420)
 WARM_UP: Final = 500
 #: Pods that are under way at a time where a rate is given.
 _PARALLEL: Final = 3
-#: Least seconds between two writes of a node's twin by the operator (docs/decisions/0015-cost-per-pod.md, requests).
+#: Least seconds between two writes of a node's twin by the operator (docs/results/cost-per-pod.md, requests).
 _TWIN_INTERVAL_S: Final = 10.0
 #: Seconds between two heartbeats of a Node: the kubelet's nodeStatusReportFrequency.
 _HEARTBEAT_INTERVAL_S: Final = 300.0

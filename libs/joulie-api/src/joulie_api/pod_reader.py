@@ -8,7 +8,7 @@ depends on the claims; so is one with extended resources that a device class may
 
 Reading takes a time that is bounded: what a demand depends on is cut out undecoded, and is not decoded where it has
 more containers or members than any real pod.
-Source: docs/decisions/0015-cost-per-pod.md.
+Source: docs/results/cost-per-pod.md.
 """
 
 from collections.abc import Iterable, Sequence

@@ -4,7 +4,7 @@ asyncio receives into a new object of 256 KiB each time and then shrinks it to w
 128 KiB or more from the kernel, one by one, and returns them: system calls and page faults, which cost more than
 receiving a few kilobytes. It would raise that limit itself once a block of that size is freed, but these have been
 shrunk by then.
-Source: docs/decisions/0015-cost-per-pod.md.
+Source: docs/results/cost-per-pod.md.
 """
 
 import ctypes

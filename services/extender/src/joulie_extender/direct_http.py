@@ -6,7 +6,7 @@ one write. Anything else (another method, path, version or header, a chunked or 
 parts, a request that the endpoint declines) goes to aiohttp's protocol, which gets the bytes as they came and keeps the
 connection. So nothing of HTTP is interpreted here beyond one fixed form, and what is not of this form has one
 implementation.
-Source: docs/decisions/0015-cost-per-pod.md.
+Source: docs/results/cost-per-pod.md.
 """
 
 import asyncio

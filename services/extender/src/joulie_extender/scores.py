@@ -5,7 +5,7 @@ that is not known scores what the policy has for such nodes. Thousands of candid
 so what is kept for a request key is each node's finished entry of the reply: one look-up for each candidate. Bursts
 are made of equal pods, which have the same request key. Neither a row nor an entry is made before a request needs it:
 most changes of a node concern no workload class, trend scale or pod that is requested before the next change.
-Source: kube-scheduler's extender API v1, HostPriorityList; docs/decisions/0015-cost-per-pod.md.
+Source: kube-scheduler's extender API v1, HostPriorityList; docs/results/cost-per-pod.md.
 """
 
 from collections import OrderedDict

@@ -4,7 +4,7 @@ A struct is made of the fields of its model, with their aliases, defaults and li
 of a kind. It guarantees less than the model: what it accepts of the API server's JSON, the model accepts with equal
 values, but it refuses some of what the model accepts (a number written as a string). Who is refused reads the model,
 which also names the field in its error.
-Source: docs/decisions/0015-cost-per-pod.md.
+Source: docs/results/cost-per-pod.md.
 """
 
 from collections.abc import Iterable

@@ -2,7 +2,7 @@
 
 The API server writes every line in one form, type before object and nothing else. Such a line is only cut apart: who
 reads the object reads all of its bytes, and so finds out whether it is one value. Other lines are decoded.
-Source: docs/decisions/0015-cost-per-pod.md.
+Source: docs/results/cost-per-pod.md.
 """
 
 import re
