@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import json
 import math
+import threading
 
 import pytest
 from structlog.testing import capture_logs
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import IdleTimeoutError, NotLeader
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import Reflector, driver
 from joulie_api.resources import NODES, PODS
 from joulie_api.wire import decode_node, decode_pod
 from joulie_testing.api import (
@@ -229,3 +230,31 @@ async def test_bookmarks_are_progress(tmp_path):
                     await asyncio.sleep(0.01)
                 assert reflector.age_s() < 5
     assert reflector.counters.events == 0
+
+
+def held_until_the_loop_runs(monkeypatch, name, holding):
+    """Replace a reader by one that waits, with input that `holding` is true of, until the event loop has run."""
+    read, ran = getattr(driver, name), threading.Event()
+
+    def reader(raw):
+        if holding(raw):
+            loop.call_soon_threadsafe(ran.set)
+            assert ran.wait(10), "the event loop waits for the reader"
+        return read(raw)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(driver, name, reader)
+
+
+@pytest.mark.parametrize("name", ["read_page", "read_event"])
+async def test_large_input_is_read_beside_the_event_loop(fake_api, reflector, monkeypatch, name):
+    """What no decoder takes as a whole is cut in Python, which takes seconds."""
+    held_until_the_loop_runs(monkeypatch, name, lambda raw: b"large" in raw)
+    if name == "read_page":
+        fake_api.put(make_node("large", annotations={"padding": "x" * 100_000}))
+    async with asyncio.timeout(20), running(reflector):
+        await reflector.wait_synced()
+        if name == "read_event":
+            fake_api.put(make_node("large", annotations={"padding": "x" * 100_000}))
+        await agree(fake_api, reflector)
+    assert "large" in reflector.store

@@ -14,6 +14,7 @@ from joulie_api.errors import (
     TooManyRequests,
     TransportError,
 )
+from joulie_api.reflector.event import read_event, read_page
 from joulie_api.reflector.machine import Change, Listing, Phase, ReflectorMachine, Watching
 
 
@@ -43,7 +44,7 @@ def machine():
 
 def watching(machine, *items, version=10, now=0.0):
     """Return a machine that has listed `items` and whose watch is open."""
-    step = machine.on_list_page(page(*items, version=version), now)
+    step = machine.on_list_page(read_page(page(*items, version=version)), now)
     machine.on_watch_open(now)
     return step
 
@@ -59,33 +60,33 @@ def test_before_the_first_answer_there_is_neither_progress_nor_a_problem(machine
 
 
 def test_no_object_is_visible_before_the_last_page(machine):
-    step = machine.on_list_page(page(obj("a", 1), version=10, token="more"), 0.0)
+    step = machine.on_list_page(read_page(page(obj("a", 1), version=10, token="more")), 0.0)
     assert (step.changes, step.request) == ((), Listing("more"))
     assert machine.objects == {}
     assert not machine.synced
-    step = machine.on_list_page(page(obj("b", 2), version=12), 1.0)
+    step = machine.on_list_page(read_page(page(obj("b", 2), version=12)), 1.0)
     assert step.changes == (Change("a", None, 0), Change("b", None, 0))
     assert machine.synced
 
 
 def test_the_watch_starts_at_the_first_pages_version(machine):
-    machine.on_list_page(page(version=10, token="more"), 0.0)
-    step = machine.on_list_page(page(version=12), 0.0)
+    machine.on_list_page(read_page(page(version=10, token="more")), 0.0)
+    step = machine.on_list_page(read_page(page(version=12)), 0.0)
     assert step.request == Watching("10", 450)
 
 
 def test_watches_last_between_5_and_10_minutes():
     for chance, timeout_s in ((0.0, 300), (0.999, 599)):
         machine = ReflectorMachine(decode, name="test", chance=lambda chance=chance: chance)
-        assert machine.on_list_page(page(), 0.0).request.timeout_s == timeout_s
+        assert machine.on_list_page(read_page(page()), 0.0).request.timeout_s == timeout_s
 
 
 def test_events_change_objects_and_move_the_version(machine):
     watching(machine, obj("a", 1, 1))
-    assert machine.on_line(event("ADDED", obj("b", 11, 2)), 1.0).changes == (Change("b", None, 2),)
+    assert machine.on_event(read_event(event("ADDED", obj("b", 11, 2))), 1.0).changes == (Change("b", None, 2),)
     assert machine.progress_at == 1.0
-    assert machine.on_line(event("MODIFIED", obj("a", 12, 3)), 2.0).changes == (Change("a", 1, 3),)
-    assert machine.on_line(event("DELETED", obj("a", 13, 3)), 3.0).changes == (Change("a", 3, None),)
+    assert machine.on_event(read_event(event("MODIFIED", obj("a", 12, 3))), 2.0).changes == (Change("a", 1, 3),)
+    assert machine.on_event(read_event(event("DELETED", obj("a", 13, 3))), 3.0).changes == (Change("a", 3, None),)
     assert machine.objects == {"b": 2}
     assert machine.versions == {"b": "11"}
     assert machine.on_end(500.0) == Watching("13", 450)
@@ -99,18 +100,18 @@ def test_objects_of_a_namespaced_resource_are_keyed_with_their_namespace(machine
 
 def test_a_replayed_event_is_delivered_once(machine):
     watching(machine, obj("a", 9, 1))
-    assert machine.on_line(event("ADDED", obj("a", 9, 1)), 1.0).changes == ()
+    assert machine.on_event(read_event(event("ADDED", obj("a", 9, 1))), 1.0).changes == ()
 
 
 def test_the_deletion_of_an_object_that_was_never_seen_changes_nothing(machine):
     watching(machine, obj("a", 9, 1))
-    assert machine.on_line(event("DELETED", obj("b", 11, 1)), 1.0).changes == ()
+    assert machine.on_event(read_event(event("DELETED", obj("b", 11, 1))), 1.0).changes == ()
     assert machine.versions == {"a": "9"}
 
 
 def test_a_bookmark_moves_the_version_and_is_progress(machine):
     watching(machine)
-    assert machine.on_line(event("BOOKMARK", {"metadata": {"resourceVersion": "40"}}), 60.0).changes == ()
+    assert machine.on_event(read_event(event("BOOKMARK", {"metadata": {"resourceVersion": "40"}})), 60.0).changes == ()
     assert (machine.counters.bookmarks, machine.progress_at) == (1, 60.0)
     assert machine.on_end(61.0) == Watching("40", 450)
 
@@ -118,7 +119,9 @@ def test_a_bookmark_moves_the_version_and_is_progress(machine):
 def test_a_relist_delivers_exactly_the_deletions_additions_and_changes_since(machine):
     watching(machine, obj("gone", 1, 1), obj("kept", 2, 2), obj("changed", 3, 3))
     assert machine.on_failure(Gone(410, "Expired", "too old"), 5.0) == Listing("")
-    step = machine.on_list_page(page(obj("kept", 2, 99), obj("changed", 15, 4), obj("new", 16, 5), version=20), 6.0)
+    step = machine.on_list_page(
+        read_page(page(obj("kept", 2, 99), obj("changed", 15, 4), obj("new", 16, 5), version=20)), 6.0
+    )
     assert step.changes == (Change("gone", 1, None), Change("changed", 3, 4), Change("new", None, 5))
     assert machine.objects == {"kept": 2, "changed": 4, "new": 5}
     assert machine.counters.relists == 1
@@ -128,19 +131,19 @@ def test_the_store_stays_the_same_dictionary_over_a_relist(machine):
     watching(machine, obj("a", 1))
     before = machine.objects
     machine.on_failure(Gone(410, "", ""), 1.0)
-    machine.on_list_page(page(), 2.0)
+    machine.on_list_page(read_page(page()), 2.0)
     assert machine.objects is before
 
 
 def test_a_410_event_relists_at_once_and_a_second_in_a_row_waits(machine):
     watching(machine, obj("a", 1))
     gone = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
-    assert machine.on_line(gone, 1.0).request == Listing("", 0.0)
+    assert machine.on_event(read_event(gone), 1.0).request == Listing("", 0.0)
     watching(machine, obj("a", 1), now=1.0)
-    assert machine.on_line(gone, 1.0).request == Listing("", 0.4)
+    assert machine.on_event(read_event(gone), 1.0).request == Listing("", 0.4)
     watching(machine, obj("a", 1), now=2.0)
-    machine.on_line(event("MODIFIED", obj("a", 11)), 2.0)
-    assert machine.on_line(gone, 3.0).request == Listing("", 0.0)
+    machine.on_event(read_event(event("MODIFIED", obj("a", 11))), 2.0)
+    assert machine.on_event(read_event(gone), 3.0).request == Listing("", 0.0)
 
 
 def test_a_new_list_that_fails_is_requested_again(machine):
@@ -155,8 +158,8 @@ def test_counters_are_totals(machine):
     gone = Gone(410, "Expired", "too old")
     for turn in (1, 2):
         for version in (f"{turn}1", f"{turn}2"):
-            machine.on_line(event("BOOKMARK", {"metadata": {"resourceVersion": version}}), turn)
-        machine.on_line(event("ADDED", obj("strange", f"{turn}3", "bad")), turn)
+            machine.on_event(read_event(event("BOOKMARK", {"metadata": {"resourceVersion": version}})), turn)
+        machine.on_event(read_event(event("ADDED", obj("strange", f"{turn}3", "bad"))), turn)
         machine.on_end(turn)
         machine.on_watch_open(turn)
         machine.on_failure(ServerError(500, "", "boom"), turn)
@@ -168,18 +171,21 @@ def test_counters_are_totals(machine):
 
 
 def test_an_expired_continue_token_starts_the_list_over(machine):
-    machine.on_list_page(page(obj("a", 1), token="t"), 0.0)
+    machine.on_list_page(read_page(page(obj("a", 1), token="t")), 0.0)
     assert machine.on_failure(Gone(410, "Expired", "the token is too old"), 1.0) == Listing("")
-    step = machine.on_list_page(page(obj("b", 2), version=30), 2.0)
+    step = machine.on_list_page(read_page(page(obj("b", 2), version=30)), 2.0)
     assert step.changes == (Change("b", None, 0),)
     assert step.request == Watching("30", 450)
 
 
 def test_a_failed_page_is_requested_again(machine):
-    machine.on_list_page(page(obj("a", 1), token="t"), 0.0)
+    machine.on_list_page(read_page(page(obj("a", 1), token="t")), 0.0)
     assert machine.on_failure(ServerError(500, "", "boom"), 1.0) == Listing("t", 0.4)
     assert isinstance(machine.problem, ServerError)
-    assert machine.on_list_page(page(obj("b", 2)), 2.0).changes == (Change("a", None, 0), Change("b", None, 0))
+    assert machine.on_list_page(read_page(page(obj("b", 2))), 2.0).changes == (
+        Change("a", None, 0),
+        Change("b", None, 0),
+    )
     assert machine.problem is None
 
 
@@ -206,7 +212,7 @@ def test_a_watch_that_ends_at_once_without_events_backs_off(machine):
     machine.on_watch_open(1.0)
     assert machine.on_end(2.0) == Watching("10", 450, 0.0)
     machine.on_watch_open(3.0)
-    machine.on_line(event("ADDED", obj("a", 11)), 3.1)
+    machine.on_event(read_event(event("ADDED", obj("a", 11))), 3.1)
     assert machine.on_end(3.2) == Watching("11", 450, 0.0)
     assert machine.counters.backoffs == 1
 
@@ -252,9 +258,9 @@ def test_a_server_that_refuses_after_an_outage_is_tried_again_soon(machine):
 def test_a_copy_is_current_from_the_last_page_on(machine):
     watching(machine)
     machine.on_failure(IdleTimeoutError("no data"), 70.0)
-    machine.on_list_page(page(obj("x", 5), token="more"), 80.0)
+    machine.on_list_page(read_page(page(obj("x", 5), token="more")), 80.0)
     assert (machine.progress_at, machine.problem) == (0.0, None)
-    machine.on_list_page(page(obj("y", 6)), 81.0)
+    machine.on_list_page(read_page(page(obj("y", 6))), 81.0)
     assert machine.progress_at == 81.0
 
 
@@ -281,23 +287,23 @@ def test_a_stream_that_worked_resumes_at_once_and_one_that_did_not_backs_off(mac
 )
 def test_an_invalid_event_ends_the_stream_with_a_back_off(machine, line):
     watching(machine)
-    step = machine.on_line(line, 5.0)
+    step = machine.on_event(read_event(line), 5.0)
     assert (step.changes, step.request) == ((), Watching("10", 450, 0.4))
     assert re.match("not a watch event: .", str(machine.problem))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"metadata":{}}', page({"metadata": {"name": "a"}})])
 def test_an_invalid_list_is_requested_again(machine, raw):
-    assert machine.on_list_page(raw, 0.0).request == Listing("", 0.4)
+    assert machine.on_list_page(read_page(raw), 0.0).request == Listing("", 0.4)
     assert not machine.synced
     assert isinstance(machine.problem, DecodeError)
 
 
 def test_an_error_event_of_another_code_is_a_failure_of_that_code(machine):
     watching(machine)
-    step = machine.on_line(event("ERROR", {"code": 429, "details": {"retryAfterSeconds": 5}}), 1.0)
+    step = machine.on_event(read_event(event("ERROR", {"code": 429, "details": {"retryAfterSeconds": 5}})), 1.0)
     assert step.request == Watching("10", 450, 5)
-    assert machine.on_line(event("ERROR", {}), 1.0).request.delay_s > 0
+    assert machine.on_event(read_event(event("ERROR", {})), 1.0).request.delay_s > 0
     assert isinstance(machine.problem, ServerError)
     assert machine.problem.status == 500
 
@@ -305,7 +311,7 @@ def test_an_error_event_of_another_code_is_a_failure_of_that_code(machine):
 def test_an_unknown_event_type_is_skipped(machine):
     watching(machine)
     with capture_logs() as logs:
-        step = machine.on_line(event("TELEPORTED", obj("a", 11)), 1.0)
+        step = machine.on_event(read_event(event("TELEPORTED", obj("a", 11))), 1.0)
     assert (step.changes, step.request) == ((), None)
     assert (logs[0]["type"], logs[0]["reflector"]) == ("TELEPORTED", "test")
 
@@ -314,18 +320,18 @@ def test_an_object_that_cannot_be_decoded_keeps_its_last_good_value_and_is_logge
     watching(machine, obj("a", 1, 1))
     with capture_logs() as logs:
         for _ in range(3):
-            assert machine.on_line(event("MODIFIED", obj("a", 11, "bad")), 1.0).changes == ()
+            assert machine.on_event(read_event(event("MODIFIED", obj("a", 11, "bad"))), 1.0).changes == ()
         machine.on_failure(Gone(410, "", ""), 2.0)
-        machine.on_list_page(page(obj("a", 11, "bad")), 3.0)
+        machine.on_list_page(read_page(page(obj("a", 11, "bad"))), 3.0)
     assert machine.objects == {"a": 1}
     assert machine.counters.decode_errors == 1
     assert [(log["key"], log["resource_version"]) for log in logs] == [("a", "11")]
     machine.on_watch_open(4.0)
-    assert machine.on_line(event("MODIFIED", obj("a", 12, 2)), 5.0).changes == (Change("a", 1, 2),)
+    assert machine.on_event(read_event(event("MODIFIED", obj("a", 12, 2))), 5.0).changes == (Change("a", 1, 2),)
 
 
 def test_an_invalid_object_of_a_list_that_was_not_completed_is_forgotten_where_the_next_list_has_none(machine):
-    machine.on_list_page(page(obj("a", 1, "bad"), token="next"), 0.0)
+    machine.on_list_page(read_page(page(obj("a", 1, "bad"), token="next")), 0.0)
     machine.on_failure(Gone(410, "Expired", "too old"), 0.0)
     machine.check()
     assert machine.invalid.keys() == {"a"}
@@ -339,6 +345,6 @@ def test_the_deletion_of_an_object_that_was_never_decoded_is_not_delivered(machi
         watching(machine, obj("a", 1, "bad"))
     assert [(log["key"], log["resource_version"]) for log in logs] == [("a", "1")]
     assert machine.objects == {}
-    assert machine.on_line(event("DELETED", obj("a", 11)), 1.0).changes == ()
+    assert machine.on_event(read_event(event("DELETED", obj("a", 11))), 1.0).changes == ()
     machine.check()
     assert machine.phase is Phase.WATCHING

@@ -17,6 +17,7 @@ from joulie_api.errors import (
     TransportError,
     Unauthorized,
 )
+from joulie_api.reflector.event import read_event, read_page
 from joulie_api.reflector.machine import Listing, ReflectorMachine, Watching
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -130,7 +131,7 @@ class ReflectorUnderFaults(RuleBasedStateMachine):
         items = [encode(name, *content[name]) for name in chosen]
         metadata = {"resourceVersion": str(version), "continue": following}
         raw = json.dumps({"metadata": metadata, "items": items}).encode()
-        self.deliver(self.machine.on_list_page(raw, self.now))
+        self.deliver(self.machine.on_list_page(read_page(raw), self.now))
 
     @precondition(unopened)
     @rule()
@@ -148,7 +149,7 @@ class ReflectorUnderFaults(RuleBasedStateMachine):
         pending = [event for event in self.history if event.version > self.cursor]
         if pending:
             self.cursor = pending[0].version
-            self.deliver(self.machine.on_line(pending[0].line(), self.now))
+            self.deliver(self.machine.on_event(read_event(pending[0].line()), self.now))
 
     @precondition(opened)
     @rule()
@@ -156,7 +157,7 @@ class ReflectorUnderFaults(RuleBasedStateMachine):
         if all(event.version <= self.cursor for event in self.history):
             self.cursor = self.version
             line = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}}
-            self.deliver(self.machine.on_line(json.dumps(line).encode(), self.now))
+            self.deliver(self.machine.on_event(read_event(json.dumps(line).encode()), self.now))
 
     @precondition(opened)
     @rule(
@@ -171,7 +172,7 @@ class ReflectorUnderFaults(RuleBasedStateMachine):
         )
     )
     def send_nonsense(self, line):
-        self.deliver(self.machine.on_line(line, self.now))
+        self.deliver(self.machine.on_event(read_event(line), self.now))
 
     @precondition(opened)
     @rule()

@@ -20,10 +20,12 @@ from joulie_api.errors import AnswerTooLarge, KubeError, ServerError, TooManyReq
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
 from joulie_api.outage import CONNECT_TIMEOUT_S, Outage
+from joulie_api.reflector.event import read_event, read_page
 from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
 from joulie_api.resources import Resource
 
 T = TypeVar("T")
+_R = TypeVar("_R")
 Handler = Callable[[str, T | None, T | None], None]
 
 #: Maximum age of the copy while the server cannot be read: twice the silence after which a watch is reopened, so that
@@ -33,6 +35,8 @@ STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
 #: pages, so that a collection of large objects takes requests and not memory.
 MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
 _PAGE_DIVISOR: Final = 4
+#: Of which the worst takes 50 ms to be cut into its values.
+_READ_AT_ONCE_BYTES: Final = 64 * 1024
 #: After which a handler is called again with an object that it failed on; a bookmark a minute wakes an idle watch.
 HANDLER_RETRY_S: Final = 30.0
 
@@ -224,7 +228,8 @@ class Reflector(Generic[T]):
         except KubeError as error:
             return self._on_refusal(error)
         self._client.outage.answered()
-        step = self._machine.on_list_page(raw, self._now())
+        page = await _read(read_page, raw)
+        step = self._machine.on_list_page(page, self._now())
         assert step.request is not None
         self._deliver(step.changes)
         if self._machine.synced and not self.synced.is_set():
@@ -256,7 +261,8 @@ class Reflector(Generic[T]):
                     return self._machine.on_end(self._now())
                 except KubeError as error:
                     return self._machine.on_failure(error, self._now())
-                step = self._machine.on_line(line, self._now())
+                event = await _read(read_event, line)
+                step = self._machine.on_event(event, self._now())
                 self._deliver(step.changes)
                 if step.request is not None:
                     return step.request
@@ -312,3 +318,10 @@ class Reflector(Generic[T]):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+async def _read(reader: Callable[[bytes], _R], raw: bytes) -> _R:
+    """Read input, beside the event loop where that may take long: one value that is nested deeply takes seconds."""
+    if len(raw) <= _READ_AT_ONCE_BYTES:
+        return reader(raw)
+    return await asyncio.to_thread(reader, raw)

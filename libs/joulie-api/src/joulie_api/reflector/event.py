@@ -1,4 +1,4 @@
-"""One line of a watch: its type, and its object as the bytes that were sent.
+"""What the API server sends, read into what a reflector goes by: one line of a watch, and one page of a list.
 
 The API server writes every line in one form, type before object and nothing else. Such a line is only cut apart: who
 reads the object reads all of its bytes, and so finds out whether it is one value. Other lines are decoded.
@@ -6,6 +6,8 @@ Source: docs/results/cost-per-pod.md.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -13,9 +15,13 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.json_slices import members
-from joulie_api.wire import WireIdentity, decode_identity
+from joulie_api.wire import ListMeta, WireIdentity, decode_identity, decode_page
 
 _START: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":(?=\{)').match
+
+
+#: Types of events that carry a version of an object, or of the collection.
+_OF_OBJECTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 
 class _Event(msgspec.Struct):
@@ -27,18 +33,49 @@ _TYPES: Final = msgspec.json.Decoder(str)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-def read_event(line: bytes) -> tuple[str, bytes, WireIdentity | None]:
-    """Return the type of an event and its object, and what identifies that where it has been read already.
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event of a watch."""
 
-    Raises:
-        DecodeError: not a watch event.
-    """
+    type: str
+    #: The object as it was sent.
+    raw: bytes
+    #: None of what is no version of an object, such as an error.
+    identity: WireIdentity | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """One page of a list, and its objects as they were sent."""
+
+    metadata: ListMeta
+    items: Sequence[tuple[WireIdentity, bytes]]
+
+
+def read_page(raw: bytes) -> ReadPage | DecodeError:
+    """Cut a page of a list into its objects; the error: it is no list, or an item is no object."""
+    try:
+        page = decode_page(raw)
+        return ReadPage(page.metadata, [(decode_identity(item), bytes(item)) for item in page.items or ()])
+    except DecodeError as error:
+        return error
+
+
+def read_event(line: bytes) -> WatchEvent | DecodeError:
+    """Return the event of a line; the error: it is none."""
+    try:
+        return _read_event(line)
+    except DecodeError as error:
+        return error
+
+
+def _read_event(line: bytes) -> WatchEvent:
     start = _START(line)
     if start is not None and line.endswith(b"}"):
         raw = line[start.end() : -1]
         try:
             # Fails where the object does not end with the line.
-            return start[1].decode(), raw, decode_identity(raw)
+            return WatchEvent(start[1].decode(), raw, decode_identity(raw))
         except DecodeError:
             pass
     try:
@@ -48,5 +85,7 @@ def read_event(line: bytes) -> tuple[str, bytes, WireIdentity | None]:
         fields = members(line)
         if not {"type", "object"} <= fields.keys():
             raise
-        return decode(_TYPES.decode, fields["type"], "type of a watch event"), fields["object"], None
-    return event.type, bytes(event.object), None
+        type_, raw = decode(_TYPES.decode, fields["type"], "type of a watch event"), fields["object"]
+    else:
+        type_, raw = event.type, bytes(event.object)
+    return WatchEvent(type_, raw, decode_identity(raw) if type_ in _OF_OBJECTS else None)

@@ -31,8 +31,8 @@ from joulie_api.errors import (
     TransportError,
     error_of_status,
 )
-from joulie_api.reflector.event import read_event
-from joulie_api.wire import ListMeta, WireIdentity, decode_identity, decode_page
+from joulie_api.reflector.event import ReadPage, WatchEvent
+from joulie_api.wire import ListMeta, WireIdentity
 
 T = TypeVar("T")
 #: Called with the key and version of an object that cannot be decoded, and the error; with the error None once it can
@@ -177,20 +177,21 @@ class ReflectorMachine(Generic[T]):
 
     # ---------------------------------------------------------------- list
 
-    def on_list_page(self, raw: bytes, now: float) -> Step[T]:
+    def on_list_page(self, page: ReadPage | DecodeError, now: float) -> Step[T]:
         """Handle a page. Objects become visible with the last page: half a list would look like mass deletion."""
+        if isinstance(page, DecodeError):
+            return Step(request=self.on_failure(page, now))
         try:
-            page = decode_page(raw)
             page_version = _version(page.metadata)
-            items = [(_key_and_version(decode_identity(item)), item) for item in page.items or ()]
+            items = [(_key_and_version(identity), raw) for identity, raw in page.items]
         except DecodeError as error:
             return Step(request=self.on_failure(error, now))
         self.problem = None
         if not self._continue_token:
             # If the server pages without a snapshot, its first page is the oldest: a watch from there misses nothing.
             self._resource_version = page_version
-        for (key, version), item in items:
-            self._take_item(key, version, bytes(item))
+        for (key, version), raw in items:
+            self._take_item(key, version, raw)
         self._continue_token = page.metadata.continue_
         if self._continue_token:
             return Step(request=Listing(self._continue_token))
@@ -237,31 +238,33 @@ class ReflectorMachine(Generic[T]):
         self._watch_had_event = False
         self.problem = None
 
-    def on_line(self, raw: bytes, now: float) -> Step[T]:
-        """Handle one line of the watch."""
+    def on_event(self, event: WatchEvent | DecodeError, now: float) -> Step[T]:
+        """Handle one event of the watch."""
         try:
-            return self._on_event(*read_event(raw), now)
+            if isinstance(event, DecodeError):
+                raise event
+            return self._on_event(event.type, event.raw, event.identity or WireIdentity(), now)
         except DecodeError as error:
             # Not JSON, or not a watch event: it may come from a proxy, and the rest of the stream cannot be trusted.
             return Step(request=self.on_failure(DecodeError(f"not a watch event: {error}"), now))
 
-    def _on_event(self, type_: str, raw: bytes, identity: WireIdentity | None, now: float) -> Step[T]:
+    def _on_event(self, type_: str, raw: bytes, identity: WireIdentity, now: float) -> Step[T]:
         match type_:
             case "ADDED" | "MODIFIED":
                 # Added or updated is decided by the local copy, not by the event: after a resumed watch an object may
                 # be ADDED again.
-                key, version = _key_and_version(identity or decode_identity(raw))
+                key, version = _key_and_version(identity)
                 self._on_news(version, now)
                 return self._upsert(key, version, raw)
             case "DELETED":
                 # Deleted, or no longer matching the selectors: handled alike.
-                key, version = _key_and_version(identity or decode_identity(raw))
+                key, version = _key_and_version(identity)
                 self._on_news(version, now)
                 return self._remove(key)
             case "BOOKMARK":
                 # No change up to this version: resuming from it avoids a replay and, later, a 410.
                 self.counters.bookmarks += 1
-                self._advance(_version(decode_identity(raw)), now)
+                self._advance(_version(identity), now)
                 return _NOTHING
             case "ERROR":
                 # The stream has ended; the Status has the reason.

@@ -11,15 +11,14 @@ Why: docs/decisions/0006-kernel-semantics.md and 0007-dvfs.md.
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from msgspec import structs
 
 from joulie_agent.backends.base import CpuActuator, CpuReading, is_released
+from joulie_agent.enforce.cpu_paths import CAP_PATHS, FIRST_PATHS, CpuPath, CpuRelease, CpuStep, step_after
 from joulie_agent.enforce.cpu_report import dvfs_outcome, report_of
 from joulie_agent.enforce.cpu_state import (
     FREE,
-    IN_FORCE_IN_PART,
     CpuControlState,
     CpuMode,
     cap_noted,
@@ -47,21 +46,6 @@ from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode, Held
 
 __all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult", "recalled", "restore"]
-
-#: Faults of the backend as a whole: another action would meet the same, so there is nothing to fall back to.
-_NO_FALLBACK: Final = frozenset(
-    {
-        Reason.TIMEOUT,
-        Reason.UNREACHABLE,
-        Reason.NOT_FOUND,
-        Reason.BAD_ENDPOINT,
-        Reason.BAD_SECRET,
-        Reason.TURNED_OFF,
-        Reason.HOST_IN_POOL,
-        Reason.SIMULATE_ONLY,
-        Reason.NO_HOST_INTERFACE,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +77,30 @@ class CpuResult:
     action: DvfsDirection | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """An intent, and what is known when it is carried out; `now` is the time on the event loop's clock."""
+
+    intent: CpuIntent
+    reading: CpuReading | None
+    now: float
+
+    @property
+    def watt_cap(self) -> WattCap | None:
+        """The cap in watts; None where the intent is a percentage, or none."""
+        return self.intent.cap if isinstance(self.intent.cap, WattCap) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An action that was carried out, or not."""
+
+    path: CpuPath
+    state: CpuControlState
+    outcome: ControlOutcome
+    action: DvfsAction | None = None
+
+
 class CpuEnforcer:
     """Carries out intents on one backend."""
 
@@ -105,13 +113,17 @@ class CpuEnforcer:
     ) -> CpuResult:
         """Carry out an intent once; `now` is the tick's time on the event loop's clock."""
         state = seeded(state, reading)
-        match intent.cap:
-            case None:
-                return await restore(intent.absent, intent.limits, state, self._actuator)
-            case PctCap(pct_of_max=pct):
-                return await self._throttle_by_pct(intent, pct, state)
-            case WattCap() as cap:
-                return await self._hold_watts(intent, cap, state, reading, now)
+        if intent.cap is None:
+            return await restore(intent.absent, intent.limits, state, self._actuator)
+        tick = _Tick(intent, reading, now)
+        attempt = await self._attempt(FIRST_PATHS[type(intent.cap), intent.mode], tick, state)
+        after, note = step_after(attempt.path, attempt.outcome), ""
+        if after.then is not None:
+            failed = attempt.outcome
+            note = f"{failed.backend} {failed.result}: {failed.message or failed.reason}"
+            attempt = await self._attempt(after.then, tick, attempt.state)
+            after = step_after(attempt.path, attempt.outcome)
+        return await self._finish(tick, attempt, after, note)
 
     async def follow(
         self, intent: CpuIntent, state: CpuControlState, reading: CpuReading | None, now: float
@@ -119,145 +131,93 @@ class CpuEnforcer:
         """Take one sample of the DVFS loop between two ticks; only changes are sent to the backend."""
         if state.mode is not CpuMode.DVFS or not isinstance(intent.cap, WattCap):
             return state, None
-        dvfs, action = self._step(intent, intent.cap, state.dvfs, reading, now)
+        dvfs, action = self._step(_Tick(intent, reading, now), intent.cap, state.dvfs)
         if action is None:
             return replace(state, dvfs=dvfs), None
         outcome = await self._actuator.set_dvfs_throttle(dvfs.throttle_pct)
-        state = throttle_noted(state, outcome, dvfs.throttle_pct)
-        if not outcome.applied:
-            return replace(state, dvfs=with_throttle(dvfs, state.dvfs.throttle_pct)), None
-        return replace(state, dvfs=dvfs), action.direction
+        state = _throttled(state, outcome, dvfs)
+        return state, action.direction if outcome.applied else None
 
-    async def _throttle_by_pct(self, intent: CpuIntent, pct: float, state: CpuControlState) -> CpuResult:
-        if intent.mode is CpuControlMode.RAPL:
-            message = f"{pct:g} % of a maximum that is not known, and throttling is turned off"
-            report = ControlReport(result=ControlResult.BLOCKED, reason=Reason.NO_CAP_RANGE, message=message)
-            return await self._displaced(intent, CpuResult(replace(state, mode=CpuMode.NONE), report))
-        wanted_pct = throttle_for_pct(pct)
-        outcome = await self._set_throttle(intent, wanted_pct, state.held.cap)
-        state = throttle_noted(state, outcome, wanted_pct)
-        if not outcome.applied:
-            return await self._not_throttled(
-                intent, state, outcome, report_of(outcome, throttle_pct=state.throttle_pct)
-            )
-        state = replace(state, mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=wanted_pct), throttle_known=True)
-        outcome = structs.replace(outcome, reason=Reason.THROTTLED_BY_PERCENT)
-        report = report_of(outcome, throttle_pct=wanted_pct, in_force_watts=_left_watts(state, outcome))
-        return self._owned_by_throttle(state, outcome, report)
+    async def _attempt(self, path: CpuPath, tick: _Tick, state: CpuControlState) -> _Attempt:
+        match tick.intent.cap:
+            case PctCap(pct_of_max=pct) if path is CpuPath.NONE:
+                message = f"{pct:g} % of a maximum that is not known, and throttling is turned off"
+                return _Attempt(path, state, ControlOutcome(ControlResult.BLOCKED, Reason.NO_CAP_RANGE, "", message))
+            case PctCap(pct_of_max=pct):
+                return await self._throttle(path, tick, state, DvfsState(throttle_pct=throttle_for_pct(pct)))
+            case WattCap() as cap if path in CAP_PATHS:
+                outcome = await self._actuator.set_cpu_cap(cap.cap_watts, release_throttle=state.held.throttle)
+                return _Attempt(path, cap_noted(state, outcome), outcome)
+            case WattCap() as cap:
+                replaces_cap = path is not CpuPath.THROTTLE_BESIDE_CAP and state.held.cap is Held.YES
+                start = _taking_over(tick.intent, cap, state) if replaces_cap else state.dvfs
+                dvfs, action = self._step(tick, cap, start)
+                return await self._throttle(path, tick, state, dvfs, action)
+            case None:
+                raise AssertionError("there is nothing to attempt")
 
-    async def _hold_watts(
-        self, intent: CpuIntent, cap: WattCap, state: CpuControlState, reading: CpuReading | None, now: float
-    ) -> CpuResult:
-        if intent.mode is CpuControlMode.DVFS:
-            return await self._hold_by_dvfs(intent, cap, state, reading, now)
-        outcome = await self._actuator.set_cpu_cap(cap.cap_watts, release_throttle=state.held.throttle)
-        state = cap_noted(state, outcome)
-        if outcome.applied:
-            return self._capped(cap, state, outcome)
-        if outcome.reason in _NO_FALLBACK:
-            # No request got through: what was in force still is, and the mode stays.
-            return CpuResult(state, _refused(outcome, cap, state))
-        if intent.mode is CpuControlMode.RAPL:
-            return await self._not_capped(cap, state, outcome)
-        why = f"{outcome.backend} {outcome.result}: {outcome.message or outcome.reason}"
-        in_part = outcome.reason in IN_FORCE_IN_PART
-        return await self._hold_by_dvfs(intent, cap, state, reading, now, why=why, keep_cap=in_part)
-
-    def _capped(self, cap: WattCap, state: CpuControlState, outcome: ControlOutcome) -> CpuResult:
-        """Return the result of a cap in force: a throttle before it is released, or the report names it."""
-        state = replace(state, mode=CpuMode.RAPL)
-        if cap.message and outcome.reason is Reason.CAPPED:
-            outcome = structs.replace(outcome, reason=Reason.CLAMPED)
-        if outcome.unreleased is None:
-            state = throttle_released(state)
-        report = report_of(outcome, cap=cap, throttle_pct=state.throttle_pct)
-        return CpuResult(state, report)
-
-    async def _not_capped(self, cap: WattCap, state: CpuControlState, outcome: ControlOutcome) -> CpuResult:
-        """Return the result where the only path of the mode failed; a throttle stays if the failure may pass."""
-        in_part = outcome.reason in IN_FORCE_IN_PART
-        state = replace(state, mode=CpuMode.RAPL if in_part else CpuMode.NONE)
-        held = state.held.throttle
-        if held is not Held.NO and (in_part or outcome.result is ControlResult.BLOCKED):
-            release = await self._actuator.set_dvfs_throttle(0.0)
-            if is_released(release, held):
-                state = throttle_released(state)
-            else:
-                outcome = structs.replace(outcome, unreleased=release)
-        return CpuResult(state, _refused(outcome, cap, state))
-
-    async def _hold_by_dvfs(
-        self,
-        intent: CpuIntent,
-        cap: WattCap,
-        state: CpuControlState,
-        reading: CpuReading | None,
-        now: float,
-        *,
-        why: str = "",
-        keep_cap: bool = False,
-    ) -> CpuResult:
-        release = Held.NO if keep_cap else state.held.cap
-        start = self._taking_over(intent, cap, state) if release is Held.YES else state.dvfs
-        dvfs, action = self._step(intent, cap, start, reading, now)
+    async def _throttle(
+        self, path: CpuPath, tick: _Tick, state: CpuControlState, dvfs: DvfsState, action: DvfsAction | None = None
+    ) -> _Attempt:
         # Sent without an action too: the answer shows whether throttling works, and a backend that lost it regains it.
-        outcome = await self._set_throttle(intent, dvfs.throttle_pct, release)
-        before_pct = state.dvfs.throttle_pct
-        state = replace(throttle_noted(state, outcome, dvfs.throttle_pct), dvfs=dvfs)
-        if not outcome.applied:
-            state = replace(state, dvfs=with_throttle(dvfs, before_pct))
-            return await self._not_throttled(intent, state, outcome, _refused(outcome, cap, state, why))
-        state = replace(state, mode=CpuMode.DVFS, throttle_known=True)
-        throttle = dvfs_outcome(dvfs, cap_watts=cap.cap_watts * intent.packages, now=now, settings=self._settings)
-        outcome = structs.replace(outcome, result=throttle.result, reason=throttle.reason)
-        note = "; ".join(part for part in (why, throttle.message) if part)
+        outcome = await self._actuator.set_dvfs_throttle(
+            dvfs.throttle_pct,
+            release_cap=Held.NO if path is CpuPath.THROTTLE_BESIDE_CAP else state.held.cap,
+            limits=tick.intent.limits,
+        )
+        return _Attempt(path, _throttled(state, outcome, dvfs), outcome, action if outcome.applied else None)
+
+    async def _finish(self, tick: _Tick, attempt: _Attempt, after: CpuStep, note: str) -> CpuResult:
+        """Release what is not to stay, and report what is in force."""
+        state, outcome = attempt.state, attempt.outcome
+        if after.mode is not None:
+            state = replace(state, mode=after.mode)
+        throttle_pct = state.throttle_pct
+        if outcome.applied and after.mode is CpuMode.RAPL:
+            if outcome.unreleased is None:
+                state = throttle_released(state)
+                throttle_pct = None
+            if tick.watt_cap is not None and tick.watt_cap.message and outcome.reason is Reason.CAPPED:
+                outcome = structs.replace(outcome, reason=Reason.CLAMPED)
+        elif outcome.applied:
+            throttle_pct = state.dvfs.throttle_pct
+            if attempt.path is not CpuPath.THROTTLE_BESIDE_CAP and outcome.unreleased is None:
+                state = cap_released(state)
+            outcome, note = self._judged(tick, state, outcome, note)
+        elif after.release is CpuRelease.THROTTLE:
+            state, outcome = await self._without_throttle(state, outcome)
+            throttle_pct = state.throttle_pct
         report = report_of(
-            outcome,
-            cap=cap,
-            throttle_pct=dvfs.throttle_pct,
-            note=note,
-            in_force_watts=state.cap_watts if keep_cap else _left_watts(state, outcome),
+            outcome, cap=tick.watt_cap, throttle_pct=throttle_pct, note=note, in_force_watts=state.cap_watts
         )
-        action_taken = action.direction if action else None
-        if keep_cap:
-            return CpuResult(state, report, action_taken)
-        return replace(self._owned_by_throttle(state, outcome, report), action=action_taken)
+        result = CpuResult(state, report, attempt.action.direction if attempt.action else None)
+        return await self._displaced(tick.intent, result) if after.release is CpuRelease.ALL else result
 
-    def _step(
-        self, intent: CpuIntent, cap: WattCap, state: DvfsState, reading: CpuReading | None, now: float
-    ) -> tuple[DvfsState, DvfsAction | None]:
-        return step(
-            state,
-            cap_watts=cap.cap_watts * intent.packages,
-            observed_watts=reading.power_watts if reading else None,
-            now=now,
-            settings=self._settings,
-            plant=intent.plant(cap),
-        )
+    def _judged(
+        self, tick: _Tick, state: CpuControlState, outcome: ControlOutcome, note: str
+    ) -> tuple[ControlOutcome, str]:
+        """Return the outcome of a throttle in force as it holds the power, and the note with why."""
+        if tick.watt_cap is None:
+            return structs.replace(outcome, reason=Reason.THROTTLED_BY_PERCENT), note
+        watts = tick.watt_cap.cap_watts * tick.intent.packages
+        held = dvfs_outcome(state.dvfs, cap_watts=watts, now=tick.now, settings=self._settings)
+        outcome = structs.replace(outcome, result=held.result, reason=held.reason)
+        return outcome, "; ".join(part for part in (note, held.message) if part)
 
-    def _taking_over(self, intent: CpuIntent, cap: WattCap, state: CpuControlState) -> DvfsState:
-        """Return the loop's state where it replaces a cap: the cap's share counts until the loop has samples."""
-        careful_pct = intent.plant(cap).careful_pct if intent.limits.max_watts else 0.0
-        return with_throttle(state.dvfs, max(state.dvfs.throttle_pct, careful_pct))
-
-    async def _set_throttle(self, intent: CpuIntent, throttle_pct: float, release_cap: Held) -> ControlOutcome:
-        return await self._actuator.set_dvfs_throttle(throttle_pct, release_cap=release_cap, limits=intent.limits)
-
-    def _owned_by_throttle(self, state: CpuControlState, outcome: ControlOutcome, report: ControlReport) -> CpuResult:
-        return CpuResult(state if outcome.unreleased else cap_released(state), report)
-
-    async def _not_throttled(
-        self, intent: CpuIntent, state: CpuControlState, outcome: ControlOutcome, report: ControlReport
-    ) -> CpuResult:
-        """Return the result of a failed throttle. A cap stays if the failure may pass or the mode allows caps."""
-        result = CpuResult(state if outcome.reason in _NO_FALLBACK else replace(state, mode=CpuMode.NONE), report)
-        allowed = intent.mode is CpuControlMode.AUTO and isinstance(intent.cap, WattCap)
-        if outcome.result is not ControlResult.BLOCKED or outcome.reason in _NO_FALLBACK or allowed:
-            return result
-        return await self._displaced(intent, result)
+    async def _without_throttle(
+        self, state: CpuControlState, outcome: ControlOutcome
+    ) -> tuple[CpuControlState, ControlOutcome]:
+        """Release the throttle; where that fails, the outcome names it."""
+        held = state.held.throttle
+        if held is Held.NO:
+            return state, outcome
+        release = await self._actuator.set_dvfs_throttle(0.0)
+        if is_released(release, held):
+            return throttle_released(state), outcome
+        return state, structs.replace(outcome, unreleased=release)
 
     async def _displaced(self, intent: CpuIntent, result: CpuResult) -> CpuResult:
-        """Restore the path before, where nothing can be put in force."""
+        """Restore what is in force of an earlier path."""
         if not result.state.in_force:
             return result
         outcome = await self._actuator.restore_cpu(intent.limits, result.state.held)
@@ -267,6 +227,16 @@ class CpuEnforcer:
         state = result.state
         report = report_of(left, throttle_pct=state.throttle_pct, in_force_watts=state.cap_watts)
         return CpuResult(state, report)
+
+    def _step(self, tick: _Tick, cap: WattCap, state: DvfsState) -> tuple[DvfsState, DvfsAction | None]:
+        return step(
+            state,
+            cap_watts=cap.cap_watts * tick.intent.packages,
+            observed_watts=tick.reading.power_watts if tick.reading else None,
+            now=tick.now,
+            settings=self._settings,
+            plant=tick.intent.plant(cap),
+        )
 
 
 async def restore(reason: Reason, limits: WattRange, state: CpuControlState, actuator: CpuActuator) -> CpuResult:
@@ -280,16 +250,20 @@ async def restore(reason: Reason, limits: WattRange, state: CpuControlState, act
     return CpuResult(FREE, report_of(outcome))
 
 
-def _left_watts(state: CpuControlState, outcome: ControlOutcome) -> float | None:
-    """Return the watts of a cap that could not be released."""
-    return state.cap_watts if outcome.unreleased else None
-
-
 def _left(outcome: ControlOutcome) -> bool:
     """Return whether something may still be in force after a restore."""
     return outcome.result is ControlResult.ERROR or outcome.reason in {Reason.NO_CAP_RANGE, Reason.REFUSED}
 
 
-def _refused(outcome: ControlOutcome, cap: WattCap, state: CpuControlState, why: str = "") -> ControlReport:
-    """Return the report of a failed action, with what is in force all the same."""
-    return report_of(outcome, cap=cap, throttle_pct=state.throttle_pct, note=why, in_force_watts=state.cap_watts)
+def _throttled(state: CpuControlState, outcome: ControlOutcome, dvfs: DvfsState) -> CpuControlState:
+    """Return the state after the outcome of a throttle, which is the one before where it was not applied."""
+    noted = throttle_noted(state, outcome, dvfs.throttle_pct)
+    if outcome.applied:
+        return replace(noted, dvfs=dvfs, throttle_known=True)
+    return replace(noted, dvfs=with_throttle(dvfs, state.dvfs.throttle_pct))
+
+
+def _taking_over(intent: CpuIntent, cap: WattCap, state: CpuControlState) -> DvfsState:
+    """Return the loop's state where it replaces a cap: the cap's share counts until the loop has samples."""
+    careful_pct = intent.plant(cap).careful_pct if intent.limits.max_watts else 0.0
+    return with_throttle(state.dvfs, max(state.dvfs.throttle_pct, careful_pct))
