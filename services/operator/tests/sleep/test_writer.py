@@ -156,18 +156,18 @@ async def test_a_condition_that_says_the_state_is_not_written_again(api, writer)
     assert api.made == []
 
 
-@pytest.mark.parametrize("record", [AWAKE, ASLEEP], ids=lambda each: each.state.value)
-async def test_a_maintenance_is_in_the_condition_with_its_reason_until_it_ends(api, writer, record):
+@pytest.mark.parametrize(("record", "shown_state"), [(AWAKE, "Awake: initial"), (ASLEEP, "Asleep: off confirmed")])
+async def test_a_maintenance_is_in_the_condition_with_its_reason_until_it_ends(api, writer, record, shown_state):
     seen = seen_node(annotations={MAINTENANCE: "ada: new fan\x1b[31m"})
     await writer.show(seen, record)
     ((*_, body),) = api.made
     ((condition),) = body["status"]["conditions"]
-    assert condition["message"].endswith("; maintenance: ada: new fan\ufffd[31m")
+    assert condition["message"] == f"{shown_state}; maintenance: ada: new fan\ufffd[31m"
     shown = seen_node(annotations={MAINTENANCE: "ada: new fan\x1b[31m"}, conditions=[condition])
     await writer.show(shown, record)
     assert len(api.made) == 1
     await writer.show(seen_node(conditions=[condition]), record)
-    assert "maintenance" not in api.made[1][-1]["status"]["conditions"][0]["message"]
+    assert api.made[1][-1]["status"]["conditions"][0]["message"] == shown_state
 
 
 # --- the power --------------------------------------------------------------------------------------------------------
@@ -335,7 +335,14 @@ async def test_what_is_named_already_is_not_written_again_and_taken_back_once(ap
     await writer.show_left_off(bmc, None, now_s=NOON_S)
     missing, handled = (body["status"]["conditions"][0] for *_, body in api.made)
     assert (missing["reason"], missing["lastTransitionTime"]) == ("NodeMissing", "2026-01-01T00:00:00Z")
-    assert (handled["status"], handled["reason"], handled["lastTransitionTime"]) == ("False", "Handled", NOON)
+    assert handled == {
+        "type": "LeftOff",
+        "status": "False",
+        "reason": "Handled",
+        "message": "",
+        "lastTransitionTime": NOON,
+        "observedGeneration": 7,
+    }
     over = seen_bmc(status={"conditions": [found | {"status": "False", "reason": "Handled"}]})
     api.made.clear()
     await writer.show_left_off(over, None, now_s=NOON_S)
