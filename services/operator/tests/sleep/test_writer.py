@@ -307,20 +307,39 @@ async def test_where_the_operator_has_requested_nothing_there_is_nothing_to_with
 
 # --- servers that stay off --------------------------------------------------------------------------------------------
 
-NAMED = [(OffReason.NODE_MISSING, "NodeMissing"), (OffReason.MAINTENANCE, "Maintenance")]
+NAMED = [
+    (
+        OffReason.NODE_MISSING,
+        "NodeMissing",
+        "its Node is missing: it is powered on, unless spec.desiredPower is Off",
+    ),
+    (OffReason.MAINTENANCE, "Maintenance", "its Node is in maintenance: it stays off until that ends"),
+    (
+        OffReason.CORDONED,
+        "Cordoned",
+        "its Node is cordoned: it stays off until that ends, or until it is requested to be awake",
+    ),
+    (
+        OffReason.QUARANTINED,
+        "Quarantined",
+        "its boots have failed: see its console and its BMC, and clear the quarantine",
+    ),
+]
 
 
-@pytest.mark.parametrize(("reason", "shown"), NAMED)
-async def test_a_server_that_stays_off_until_a_person_acts_is_named_at_its_nodebmc(api, writer, reason, shown):
+@pytest.mark.parametrize(("reason", "shown", "way_out"), NAMED)
+async def test_a_server_that_stays_off_until_a_person_acts_is_named_with_the_way_out(
+    api, writer, reason, shown, way_out
+):
     await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
     ((verb, kind, name, part, body),) = api.made
     assert (verb, kind, name, part) == ("apply", "NodeBMC", "n1", "status")
     ((condition),) = body["status"]["conditions"]
-    assert condition.pop("message").startswith("Joulie switched the server off, and its Node is ")
     assert condition == {
         "type": "LeftOff",
         "status": "True",
         "reason": shown,
+        "message": f"Joulie switched the server off, and {way_out}",
         "lastTransitionTime": NOON,
         "observedGeneration": 7,
     }
