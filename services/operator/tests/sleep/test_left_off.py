@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from services.operator.tests.sleep.recorded_api import Api
 from services.operator.tests.sleep.sleep_objects import MARK, seen_bmc
 
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepNode, SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.left_off import WAYS_OUT, OffReason, servers_off
+from joulie_operator.sleep.writer import SleepWriter
 
 N1 = NodeName("n1")
 NODE = SleepNode(name=N1, group="", free={}, idle_watts=0.0, ready=False, protected_pods=0, power=None)
@@ -76,3 +78,86 @@ def test_reasons_are_labels_of_a_series_that_alerts_and_dashboards_select():
 def test_a_person_is_told_of_every_reason_that_ends_by_a_persons_act_only():
     by_themselves = {OffReason.SLEEP, OffReason.UNCONFIRMED}
     assert WAYS_OUT.keys() == set(OffReason) - by_themselves
+
+
+# --- at the NodeBMC ---------------------------------------------------------------------------------------------------
+
+NOON = "2026-11-25T12:00:00Z"
+NOON_S = 1_795_608_000.0
+
+
+@pytest.fixture
+def api():
+    return Api()
+
+
+@pytest.fixture
+def writer(api):
+    return SleepWriter(api, api)
+
+
+NAMED = [
+    (
+        OffReason.NODE_MISSING,
+        "NodeMissing",
+        "its Node is missing: it is powered on, unless spec.desiredPower is Off",
+    ),
+    (OffReason.MAINTENANCE, "Maintenance", "its Node is in maintenance: it stays off until that ends"),
+    (
+        OffReason.CORDONED,
+        "Cordoned",
+        "its Node is cordoned: it stays off until that ends, or until it is requested to be awake",
+    ),
+    (
+        OffReason.QUARANTINED,
+        "Quarantined",
+        "its boots have failed: see its console and its BMC, and clear the quarantine",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "shown", "way_out"), NAMED)
+async def test_a_server_that_stays_off_until_a_person_acts_is_named_with_the_way_out(
+    api, writer, reason, shown, way_out
+):
+    await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
+    ((verb, kind, name, part, body),) = api.made
+    assert (verb, kind, name, part) == ("apply", "NodeBMC", "n1", "status")
+    ((condition),) = body["status"]["conditions"]
+    assert condition == {
+        "type": "LeftOff",
+        "status": "True",
+        "reason": shown,
+        "message": f"Joulie switched the server off, and {way_out}",
+        "lastTransitionTime": NOON,
+        "observedGeneration": 7,
+    }
+
+
+async def test_what_is_named_already_is_not_written_again_and_taken_back_once(api, writer):
+    found = {"type": "LeftOff", "status": "True", "reason": "Maintenance", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    bmc = seen_bmc(status={"conditions": [found]})
+    await writer.show_left_off(bmc, OffReason.MAINTENANCE, now_s=NOON_S)
+    assert api.made == []
+    await writer.show_left_off(bmc, OffReason.NODE_MISSING, now_s=NOON_S)
+    await writer.show_left_off(bmc, None, now_s=NOON_S)
+    missing, handled = (body["status"]["conditions"][0] for *_, body in api.made)
+    assert (missing["reason"], missing["lastTransitionTime"]) == ("NodeMissing", "2026-01-01T00:00:00Z")
+    assert handled == {
+        "type": "LeftOff",
+        "status": "False",
+        "reason": "Handled",
+        "message": "",
+        "lastTransitionTime": NOON,
+        "observedGeneration": 7,
+    }
+    over = seen_bmc(status={"conditions": [found | {"status": "False", "reason": "Handled"}]})
+    api.made.clear()
+    await writer.show_left_off(over, None, now_s=NOON_S)
+    assert api.made == []
+
+
+@pytest.mark.parametrize("reason", [None, OffReason.SLEEP, OffReason.UNCONFIRMED])
+async def test_a_server_that_is_handled_gets_no_condition(api, writer, reason):
+    await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
+    assert api.made == []
