@@ -15,7 +15,7 @@ from joulie_core.sleep import AwakeWindow, SleepSettings
 from joulie_operator.sleep.policies import UnusableSpec, settings_of, usable_policies, windows_of
 
 TIMES = {
-    "minAwake": {"count": 3, "spare": 2},
+    "minAwake": {"count": 3, "spare": 5},
     "maxAsleepPercent": 40,
     "idleSeconds": 11,
     "minAwakeSeconds": 12,
@@ -55,7 +55,7 @@ def test_each_limit_and_time_of_a_policy_is_that_of_the_decision():
     found = settings_of(policy(**TIMES).model.spec)
     assert found.model_dump() == {
         "min_awake": 3,
-        "spare": 2,
+        "spare": 5,
         "max_asleep_pct": 40,
         "idle_for_s": 11,
         "min_awake_for_s": 12,
@@ -116,12 +116,13 @@ def test_a_time_zone_that_is_none_is_named_with_field_value_and_way_out(zone):
 
 
 def test_a_policy_has_the_managed_nodes_that_its_selector_matches():
-    found, errors = usable([policy(mode="Recommend", schedules=[window()])], managed=("n1", "n3", "gone"))
+    found, errors = usable([policy(mode="Recommend", schedules=[window()], **TIMES)], managed=("n1", "n3", "gone"))
     assert errors == {}
     assert (found["p"].name, found["p"].mode, found["p"].nodes) == ("p", SleepMode.RECOMMEND, {"n1"})
     assert found["p"].taken == {}
     assert found["p"].selector == {"pool": "a"}
     assert len(found["p"].windows) == 1
+    assert (found["p"].settings.min_awake, found["p"].settings.spare) == (3, 5)
 
 
 def test_a_node_needs_all_labels_of_the_selector():
@@ -139,6 +140,6 @@ def test_a_node_belongs_to_the_first_policy_by_name_which_the_other_one_counts()
 def test_a_policy_that_cannot_be_used_has_an_error_and_keeps_its_nodes_from_others():
     bad = policy("a", schedules=[window(timeZone="Europe/Roma")])
     found, errors = usable([bad, policy("b"), policy("c", selector={"pool": "b"})])
-    assert list(errors) == ["a"]
+    assert [(name, str(error).partition(":")[0]) for name, error in errors.items()] == [("a", "schedules[0].timeZone")]
     assert (found["b"].nodes, found["b"].taken) == (frozenset(), {"a": 2})
     assert found["c"].nodes == {"n3"}

@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
@@ -71,9 +73,15 @@ def test_nodes_are_counted_by_state_and_one_without_a_record_is_awake():
 
 
 def test_reasons_why_nodes_that_are_awake_may_not_sleep_are_counted_by_name():
-    nodes = [node("a"), node("b", power=None), node("c", ready=False), node("d", power=None), node("e", power=None)]
-    found = status(nodes, states={"e": SleepState.ASLEEP})
-    assert [(each.reason, each.nodes) for each in found.refusals] == [("no_bmc", 2), ("not_ready", 1)]
+    without_bmc = [node(name, power=None) for name in "bcd"]
+    nodes = [node("a"), node("e", ready=False), node("f", maintenance=True), node("g", control_plane=True)]
+    found = status([*nodes, *without_bmc], states={"d": SleepState.ASLEEP})
+    assert [(each.reason, each.nodes) for each in found.refusals] == [
+        ("control_plane", 1),
+        ("maintenance", 1),
+        ("no_bmc", 2),
+        ("not_ready", 1),
+    ]
 
 
 def cycled(*ago_s, state=SleepState.AWAKE):
@@ -110,6 +118,12 @@ def test_boots_are_counted_in_the_racks_of_the_policy_with_those_of_other_nodes(
     assert bounds_of(nodes, {**records, "a": waking}, of_others=others).rack_boots.full == 1
 
 
+def test_a_policy_without_nodes_has_used_no_power_cycle_and_boots_none():
+    found = bounds_of([], {"foreign": cycled(10, state=SleepState.WAKING)}, of_others=[node("foreign")])
+    assert found.power_cycles == PowerCyclesStatus(limit=4, used=0, total=0, exhausted=0)
+    assert found.rack_boots == RackBootsStatus(limit=10, used=0, full=0, without_rack=0)
+
+
 def test_watts_are_saved_in_mode_act_only():
     found = status([node("a")], states={"a": SleepState.ASLEEP}, mode=SleepMode.RECOMMEND)
     assert found.saved_watts is None
@@ -139,6 +153,16 @@ def test_a_policy_that_acts_without_failure_has_all_good_conditions():
         "Maintenance": ("False", "None", ""),
         "Overlapping": ("False", "None", ""),
     }
+
+
+@pytest.mark.parametrize(("number", "more"), [(2, ""), (MOST_NAMES, ""), (MOST_NAMES + 1, " and 1 more")])
+def test_nodes_that_people_work_on_are_named_in_order(number, more):
+    names = [f"n{each:03}" for each in range(number)]
+    nodes = [node("free"), *(node(each, maintenance=True) for each in reversed(names))]
+    found = status(nodes, of_others=[node("foreign", maintenance=True)])
+    named = f"people work on {', '.join(names[:MOST_NAMES])}{more}: they neither sleep nor wake"
+    assert conditions(found)["Maintenance"] == ("True", "PeopleWork", named)
+    assert [(each.reason, each.nodes) for each in found.refusals] == [("maintenance", number)]
 
 
 def test_a_policy_that_does_not_act_says_its_mode_and_how_to_change_it():

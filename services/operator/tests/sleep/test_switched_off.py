@@ -5,19 +5,15 @@ import json
 import pytest
 from services.operator.tests.sleep.sleep_objects import (
     MAINTENANCE,
-    MARK,
     RECORD,
     REQUESTED,
     STATE,
     SWITCHED_OFF,
-    seen_bmc,
 )
 
 from joulie_core.names import NodeName
-from joulie_core.sleep import Shutdown, SleepNode, SleepReason, SleepRecord, SleepState
 from joulie_core.timestamps import rfc3339
-from joulie_operator.sleep.left_off import OffReason, servers_off
-from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
+from joulie_operator.sleep.left_off import OffReason
 
 NODES = ("n1", "n2", "n3", "n4")
 N1 = NodeName("n1")
@@ -129,20 +125,6 @@ async def test_a_server_is_marked_in_the_request_that_powers_it_off_and_until_it
     assert mark(world, name) is not None
     await world.until(lambda: world.state(name) == "awake" and mark(world, name) is None)
     assert world.servers[name].boots == 1
-
-
-def test_a_mark_is_read_as_it_was_written():
-    assert marked_shutdown({SWITCHED_OFF: mark_text(1_800_000_000.0, "first")}) == Shutdown(1_800_000_000.0, "first")
-
-
-@pytest.mark.parametrize("text", ["", "yes", "{}", '{"at":1}', json.dumps({"at": "now", "bootID": "a" * 65})])
-def test_a_mark_that_cannot_be_read_is_one_of_an_unknown_time_and_boot(text):
-    assert marked_shutdown({SWITCHED_OFF: text}) == Shutdown(None)
-
-
-@pytest.mark.parametrize(("requested", "expected"), [("Off", Shutdown(None)), ("On", None), (None, None)])
-def test_a_power_off_of_an_earlier_version_without_a_mark_counts(requested, expected):
-    assert marked_shutdown({} if requested is None else {REQUESTED: requested}) == expected
 
 
 # --- whatever becomes of the objects ----------------------------------------------------------------------------------
@@ -317,40 +299,6 @@ async def test_a_server_that_is_on_is_not_marked_because_its_record_is_lost(worl
     world.ready("n1", "True")
     await world.until(lambda: world.state("n1") == "awake", passes=2)
     assert not [each for each in world.api.requests.writes(kind="NodeBMC", name="n1") if b"switched-off" in each.body]
-
-
-NODE = SleepNode(name="n1", group="", free={}, idle_watts=0.0, ready=False, protected_pods=0, power=None)
-
-
-@pytest.mark.parametrize(
-    ("state", "changes", "reason"),
-    [
-        (SleepState.ASLEEP, {}, OffReason.SLEEP),
-        (SleepState.WAKING, {"unschedulable": True}, OffReason.SLEEP),
-        (SleepState.ASLEEP, {"unschedulable": True}, OffReason.CORDONED),
-        (SleepState.ASLEEP, {"maintenance": True}, OffReason.MAINTENANCE),
-        (SleepState.QUARANTINED, {}, OffReason.QUARANTINED),
-        (SleepState.AWAKE, {}, OffReason.UNCONFIRMED),
-        (None, {}, OffReason.NODE_MISSING),
-    ],
-)
-@pytest.mark.parametrize(("power", "listed"), [("Off", True), ("Unknown", True), ("On", False)])
-def test_every_server_that_joulie_switched_off_and_that_is_not_on_is_in_one_list(state, changes, reason, power, listed):
-    node = None if state is None else SleepNode(**{each: getattr(NODE, each) for each in NODE.__slots__} | changes)
-    records = {} if state is None else {N1: SleepRecord(state=state, since_s=0.0, reason=SleepReason.IDLE)}
-    bmcs = [seen_bmc(mark=MARK, status={"powerState": power}), seen_bmc("n2", status={"powerState": power})]
-    found = servers_off(bmcs, records, {} if node is None else {N1: node})
-    assert found == ({N1: reason} if listed else {})
-
-
-def test_a_mark_says_in_whole_seconds_when_and_which_boot_was_switched_off():
-    text = mark_text(1_800_000_000.25, "first")
-    assert json.loads(text) == {"at": "2027-01-15T08:00:00Z", "bootID": "first"}
-    assert marked_shutdown({SWITCHED_OFF: text}) == Shutdown(1_800_000_000.0, "first")
-
-
-def test_a_mark_without_a_boot_is_of_an_unknown_one():
-    assert marked_shutdown({SWITCHED_OFF: '{"at":"2027-01-15T08:00:00Z"}'}) == Shutdown(1_800_000_000.0, "")
 
 
 # --- pods and people --------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The writes about one node, on recorded requests: verb, object, version, body and pages."""
 
 import json
-from dataclasses import dataclass, field
 
 import pytest
+from services.operator.tests.sleep.recorded_api import Api
 from services.operator.tests.sleep.sleep_objects import (
     MAINTENANCE,
     MARK,
@@ -20,7 +20,6 @@ from services.operator.tests.sleep.sleep_objects import (
 from joulie_core.kinds import NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
-from joulie_operator.sleep.left_off import OffReason
 from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.power_requests import SleepPowerRequest
 from joulie_operator.sleep.writer import SleepWriter
@@ -32,27 +31,6 @@ TEAM = {"key": "team", "effect": "NoExecute", "value": "a", "timeAdded": "2026-0
 CORDONED = SleepRecord(state=SleepState.CORDONED, since_s=NOON_S, reason=SleepReason.IDLE)
 ASLEEP = SleepRecord(state=SleepState.ASLEEP, since_s=NOON_S, reason=SleepReason.OFF_CONFIRMED)
 AWAKE = SleepRecord(since_s=NOON_S)
-
-
-@dataclass
-class Api:
-    """Notes requests, and answers lists with the given pages."""
-
-    pages: list = field(default_factory=list)
-    made: list = field(default_factory=list)
-
-    async def list_page(self, res, *, field_selector="", continue_token="", **_bounds):
-        self.made.append(("list", res.kind, field_selector, continue_token))
-        return self.pages.pop(0)
-
-    async def apply(self, res, name, body, *, status=False):
-        self.made.append(("apply", res.kind, name, "status" if status else "object", body))
-
-    async def patch(self, res, name, body):
-        self.made.append(("patch", res.kind, name, body))
-
-    async def evict(self, name, namespace):
-        self.made.append(("evict", name, namespace))
 
 
 @pytest.fixture
@@ -156,18 +134,18 @@ async def test_a_condition_that_says_the_state_is_not_written_again(api, writer)
     assert api.made == []
 
 
-@pytest.mark.parametrize("record", [AWAKE, ASLEEP], ids=lambda each: each.state.value)
-async def test_a_maintenance_is_in_the_condition_with_its_reason_until_it_ends(api, writer, record):
+@pytest.mark.parametrize(("record", "shown_state"), [(AWAKE, "Awake: initial"), (ASLEEP, "Asleep: off confirmed")])
+async def test_a_maintenance_is_in_the_condition_with_its_reason_until_it_ends(api, writer, record, shown_state):
     seen = seen_node(annotations={MAINTENANCE: "ada: new fan\x1b[31m"})
     await writer.show(seen, record)
     ((*_, body),) = api.made
     ((condition),) = body["status"]["conditions"]
-    assert condition["message"].endswith("; maintenance: ada: new fan\ufffd[31m")
+    assert condition["message"] == f"{shown_state}; maintenance: ada: new fan\ufffd[31m"
     shown = seen_node(annotations={MAINTENANCE: "ada: new fan\x1b[31m"}, conditions=[condition])
     await writer.show(shown, record)
     assert len(api.made) == 1
     await writer.show(seen_node(conditions=[condition]), record)
-    assert "maintenance" not in api.made[1][-1]["status"]["conditions"][0]["message"]
+    assert api.made[1][-1]["status"]["conditions"][0]["message"] == shown_state
 
 
 # --- the power --------------------------------------------------------------------------------------------------------
@@ -302,49 +280,6 @@ async def test_where_the_operator_has_requested_nothing_there_is_nothing_to_with
     assert (
         await writer.request_power(bmc, SleepPowerRequest(DesiredPower.UNMANAGED, is_on=is_on), now_s=NOON_S) is False
     )
-    assert api.made == []
-
-
-# --- servers that stay off --------------------------------------------------------------------------------------------
-
-NAMED = [(OffReason.NODE_MISSING, "NodeMissing"), (OffReason.MAINTENANCE, "Maintenance")]
-
-
-@pytest.mark.parametrize(("reason", "shown"), NAMED)
-async def test_a_server_that_stays_off_until_a_person_acts_is_named_at_its_nodebmc(api, writer, reason, shown):
-    await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
-    ((verb, kind, name, part, body),) = api.made
-    assert (verb, kind, name, part) == ("apply", "NodeBMC", "n1", "status")
-    ((condition),) = body["status"]["conditions"]
-    assert condition.pop("message").startswith("Joulie switched the server off, and its Node is ")
-    assert condition == {
-        "type": "LeftOff",
-        "status": "True",
-        "reason": shown,
-        "lastTransitionTime": NOON,
-        "observedGeneration": 7,
-    }
-
-
-async def test_what_is_named_already_is_not_written_again_and_taken_back_once(api, writer):
-    found = {"type": "LeftOff", "status": "True", "reason": "Maintenance", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    bmc = seen_bmc(status={"conditions": [found]})
-    await writer.show_left_off(bmc, OffReason.MAINTENANCE, now_s=NOON_S)
-    assert api.made == []
-    await writer.show_left_off(bmc, OffReason.NODE_MISSING, now_s=NOON_S)
-    await writer.show_left_off(bmc, None, now_s=NOON_S)
-    missing, handled = (body["status"]["conditions"][0] for *_, body in api.made)
-    assert (missing["reason"], missing["lastTransitionTime"]) == ("NodeMissing", "2026-01-01T00:00:00Z")
-    assert (handled["status"], handled["reason"], handled["lastTransitionTime"]) == ("False", "Handled", NOON)
-    over = seen_bmc(status={"conditions": [found | {"status": "False", "reason": "Handled"}]})
-    api.made.clear()
-    await writer.show_left_off(over, None, now_s=NOON_S)
-    assert api.made == []
-
-
-@pytest.mark.parametrize("reason", [None, OffReason.SLEEP, OffReason.UNCONFIRMED])
-async def test_a_server_that_is_handled_gets_no_condition(api, writer, reason):
-    await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
     assert api.made == []
 
 

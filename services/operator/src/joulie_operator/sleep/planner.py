@@ -94,7 +94,7 @@ class SleepPlanner:
         if released:
             # All of them have to be awake, as fast as the rates permit.
             everything = self.release.model_copy(update={"min_awake": len(facts.nodes), "spare": 0})
-            together = _in_one_group(facts, released)
+            together = SleepFacts({name: replace(node, group="") for name, node in facts.nodes.items()}, facts.pending)
             with self.failures.contained(_WORK, policy=""):
                 decided |= _decide(together, current, _Scope(released, everything), now_s)
         recommended: dict[str, frozenset[NodeName]] = {}
@@ -127,12 +127,6 @@ class SleepPlanner:
 
 def _scope_of(policy: UsablePolicy) -> _Scope:
     return _Scope(policy.nodes, policy.settings, policy.windows)
-
-
-def _in_one_group(facts: SleepFacts, names: frozenset[NodeName]) -> SleepFacts:
-    """Return the facts with these nodes in one group."""
-    nodes = {name: replace(node, group="") if name in names else node for name, node in facts.nodes.items()}
-    return SleepFacts(nodes, facts.pending)
 
 
 def _decide(
