@@ -63,7 +63,7 @@ def more_pct(name: str) -> Callable[[Row, Row], float]:
 
 
 def change_pct(runs: Runs, baseline: Runs, name: str) -> tuple[float, float, float] | None:
-    """Return the change of a slowdown in percent, and both ends of its interval; None where there are no jobs.
+    """Return the change of a stretch in percent, and both ends of its interval; None where there are no jobs.
 
     The mean is the geometric one: a few long waits decide about the mean of ratios; that of their logarithms shows what
     most seeds have.

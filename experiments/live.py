@@ -66,7 +66,7 @@ class LiveRun:
 
     kwh: float
     seconds: float
-    #: Mean time from running to completed over the work.
+    #: Means.
     slowdowns: Mapping[WorkloadClass, float | None]
     transitions: int
     tracks: Mapping[str, PodTrack]
@@ -185,14 +185,9 @@ def _row(arm: str, live: LiveRun, engine: SimulationSummary) -> Row:
     figures: dict[str, Any] = {"arm": arm, "live_kwh": live.kwh, "live_s": live.seconds}
     figures |= {"engine_kwh": engine.it_kwh, "engine_s": engine.end_s, "idle_kw": engine.idle_kw}
     for workload_class in WorkloadClass:
-        groups = [group for group in engine.groups if group.workload_class == workload_class.value and group.done]
-        done = sum(group.done for group in groups)
-        slowdown = live.slowdowns[workload_class]
-        assert slowdown is not None, "pods of both classes are done"
-        figures[f"live_{workload_class.value}"] = slowdown
-        figures[f"engine_{workload_class.value}"] = (
-            sum(group.running_slowdown_mean * group.done for group in groups) / done
-        )
+        slowdowns = {"live": live.slowdowns[workload_class], "engine": engine.slowdown_mean(workload_class)}
+        assert None not in slowdowns.values(), "pods of both classes are done"
+        figures |= {f"{place}_{workload_class.value}_slowdown": value for place, value in slowdowns.items()}
     return text_row(figures | {"live_transitions": live.transitions, "engine_transitions": engine.transitions})
 
 
@@ -205,14 +200,14 @@ def table(rows: Sequence[Row]) -> str:
         return float(row[f"{place}_kwh"]) + float(row["idle_kw"]) * idle_hours
 
     titles = ("control plane, kWh", "engine, kWh", "engine less, %", "control plane saves, %", "engine saves, %")
-    titles += tuple(f"time to run of {each.value} pods, control plane / engine" for each in WorkloadClass)
+    titles += tuple(f"slowdown of {each.value} pods, control plane / engine" for each in WorkloadClass)
     lines = [f"| arm | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
     for row in rows:
         live, engine = kwh(row, "live"), kwh(row, "engine")
         cells = [f"{live:.3f}", f"{engine:.3f}", f"{100.0 * (1.0 - engine / live):.1f}"]
         cells += [f"{100.0 * (1.0 - kwh(row, place) / kwh(rows[0], place)):.1f}" for place in ("live", "engine")]
         cells += [
-            " / ".join(f"{float(row[f'{place}_{each.value}']):.3f}" for place in ("live", "engine"))
+            " / ".join(f"{float(row[f'{place}_{each.value}_slowdown']):.3f}" for place in ("live", "engine"))
             for each in WorkloadClass
         ]
         lines.append(f"| `{row['arm']}` | {' | '.join(cells)} |")

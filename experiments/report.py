@@ -1,7 +1,7 @@
 """Summarizes an experiment: `python -m experiments.report NAME` makes `summary.md` and `savings.png` of its `runs.csv`.
 
 Every figure is compared with kube_default on the same seed, and then averaged: the mean, and half of the width of its
-95 % confidence interval over the seeds. Changes of slowdowns are geometric means, with both ends of the interval. The
+95 % confidence interval over the seeds. Changes of stretch are geometric means, with both ends of the interval. The
 table of an experiment over all loads is written into README.md, too, between the comments that name it.
 """
 
@@ -58,7 +58,7 @@ def _energy_table(arms: dict[str, Runs]) -> Iterator[str]:
         yield f"| `{arm}` | {' | '.join(cells)} |"
 
 
-def _slowdown_table(arms: dict[str, Runs], figure: str, digits: int) -> Iterator[str]:
+def _jobs_table(arms: dict[str, Runs], figure: str, digits: int) -> Iterator[str]:
     base = arms[BASELINE]
     present = groups_of(base)
     yield f"| arm | {' | '.join(TITLES[group] for group in present)} |"
@@ -84,15 +84,15 @@ def overview(name: str) -> str:
     present = groups_of(base)
     performance, standard = ([group for group in present if group.startswith(of)] for of in ("perf", "stand"))
     titles = [f"saved at {load:g}, %" for load in found]
-    titles += [f"p95 of {_title(group)}, % more" for group in performance]
-    titles += [f"time to run of {_title(group)}, % more" for group in standard] + ["transitions"]
+    titles += [f"p95 stretch of {_title(group)}, % more" for group in performance]
+    titles += [f"slowdown of {_title(group)}, % more" for group in standard] + ["transitions"]
     lines = [f"| arm | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
     for arm in shown:
         if arm == BASELINE:
             continue
         cells = [interval_text(paired(arms[arm], arms[BASELINE], less_pct("it_kwh"))) for arms in found.values()]
-        cells += [change_text(shown[arm], base, f"{group}_p95") for group in performance]
-        cells += [interval_text(paired(shown[arm], base, more_pct(f"{group}_running"))) for group in standard]
+        cells += [change_text(shown[arm], base, f"{group}_stretch_p95") for group in performance]
+        cells += [interval_text(paired(shown[arm], base, more_pct(f"{group}_slowdown"))) for group in standard]
         cells.append(f"{own(shown[arm], 'transitions').mean:.0f}")
         lines.append(f"| `{arm}` | {' | '.join(cells)} |")
     lines += ["", f"{len(base)} seeds; columns after the savings are at load {shown_load:g}."]
@@ -121,12 +121,12 @@ def summary(name: str) -> str:
             continue
         lines += [*_energy_table(arms), ""]
         for title, figure, digits in (
-            ("Slowdown, mean: from arrival to completion, over the work", "mean", 2),
-            ("Slowdown, 95th percentile", "p95", 2),
-            ("Time from start to completion over the work, mean: what caps cost", "running", 3),
+            ("Stretch, mean: from arrival to completion, over the work", "stretch_mean", 2),
+            ("Stretch, 95th percentile", "stretch_p95", 2),
+            ("Slowdown, mean: from start to completion, over the work, which is what caps cost", "slowdown", 3),
         ):
             lines += [f"{title}; in brackets the change to `{BASELINE}`:", ""]
-            lines += [*_slowdown_table(arms, figure, digits), ""]
+            lines += [*_jobs_table(arms, figure, digits), ""]
     return "\n".join(lines)
 
 

@@ -66,7 +66,7 @@ def test_a_row_has_the_figures_of_every_class_and_pool(experiment):
     row = Runner(experiment).row(RunKey("overload", 0.5, 0, "kube_default"))
     assert float(row["it_kwh"]) > 0
     assert int(row["missed"]) > 0, "the window of a minute ends before most jobs are done"
-    assert {"standard_cpu_mean", "performance_gpu_p95"} <= row.keys()
+    assert {"standard_cpu_stretch_mean", "performance_gpu_stretch_p95"} <= row.keys()
 
 
 def test_what_was_simulated_already_is_not_simulated_again(experiment):
@@ -128,7 +128,7 @@ def test_an_aim_is_reached_by_all_three_savings_and_within_its_slowdown(mean_pct
     slowdown = {"cpu": [kept, (mean_pct, 0.0, 9.0), kept], "gpu": [kept]}
     result = ArmResult("", saved, {"cpu": [kept]}, slowdown, {})
     assert result.within(aim)
-    assert not replace(result, standard_running={"gpu": [kept, (5.1, 5.0, 5.2)]}).within(aim)
+    assert not replace(result, standard_slowdown={"gpu": [kept, (5.1, 5.0, 5.2)]}).within(aim)
     assert result.reached(aim) == reached
 
 

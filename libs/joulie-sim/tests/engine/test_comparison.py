@@ -22,11 +22,11 @@ def _group(p95: float, done: int = 5) -> GroupSummary:
         jobs=5,
         done=done,
         work_device_hours=1.0,
+        stretch_mean=1.0,
+        stretch_p50=1.0,
+        stretch_p95=p95,
+        stretch_p99=9.0,
         slowdown_mean=1.0,
-        slowdown_p50=1.0,
-        slowdown_p95=p95,
-        slowdown_p99=9.0,
-        running_slowdown_mean=1.0,
     )
 
 
@@ -102,9 +102,9 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert (summary.jobs, summary.done, summary.missed) == (3, 2, 1)
     groups = {(group.workload_class, group.pool): group for group in summary.groups}
     standard = groups["standard", "cpu"]
-    assert (standard.jobs, standard.done, standard.slowdown_mean, standard.slowdown_p99) == (2, 1, 1.0, 1.0)
+    assert (standard.jobs, standard.done, standard.stretch_mean, standard.stretch_p99) == (2, 1, 1.0, 1.0)
     assert groups["performance", "gpu"].jobs == 0
-    assert summary.slowdown_mean(WorkloadClass.PERFORMANCE) == 1.0
+    assert summary.stretch_mean(WorkloadClass.PERFORMANCE) == 1.0
     # The third job has had 20 of its 50 s when the simulation ends.
     assert summary.work_core_hours == pytest.approx(2 * 120 / 3600)
     assert standard.work_device_hours == pytest.approx(2 * 70 / 3600)
@@ -116,7 +116,18 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert msgspec.json.decode(msgspec.json.encode(summary), type=SimulationSummary) == summary
 
 
-def test_a_change_of_slowdown_is_that_of_the_same_seed() -> None:
+def test_a_job_that_waits_is_stretched_and_not_slowed_down(machines, equal_jobs) -> None:
+    cores = int(machines.allocatable[0].max()) // 1000
+    largest = int((machines.allocatable[0] // 1000 >= cores).sum())
+    jobs = equal_jobs([0.0] * (largest + 1), cores=cores, work_s=50.0)
+    summary = summarize(Simulation(machines, jobs, ARMS["kube_default"], SimulationSettings()).run(), jobs, machines)
+    assert summary.slowdown_mean(WorkloadClass.STANDARD) == pytest.approx(1.0)
+    # All but one have a node at once, and that one when they are done.
+    assert summary.stretch_mean(WorkloadClass.STANDARD) == pytest.approx((largest + 2.0) / (largest + 1))
+    assert summary.stretch_mean(WorkloadClass.PERFORMANCE) is None
+
+
+def test_a_change_of_stretch_is_that_of_the_same_seed() -> None:
     results = [_manifest("base", seed, _summary(1.0, groups=(_group(2.0 + seed),))) for seed in range(3)]
     results += [_manifest("slow", seed, _summary(1.0, groups=(_group(1.5 * (2.0 + seed)),))) for seed in range(3)]
     (pool,) = compare(results, "base")[1].pools
@@ -127,7 +138,7 @@ def test_a_change_of_slowdown_is_that_of_the_same_seed() -> None:
     )
 
 
-def test_a_pool_without_a_finished_job_in_a_seed_has_no_slowdown() -> None:
+def test_a_pool_without_a_finished_job_in_a_seed_has_no_stretch() -> None:
     results = [_manifest("base", 0, _summary(1.0, groups=(_group(2.0),)))]
     results += [_manifest("other", 0, _summary(1.0, groups=(_group(0.0, done=0),)))]
     assert [len(arm.pools) for arm in compare(results, "base")] == [1, 0]

@@ -35,7 +35,7 @@ class DemoArm:
     """One run of the demo's pods; energies up to the time at which the last of the runs ended."""
 
     kwh: float
-    #: Mean time from running to completed over the work.
+    #: Means.
     slowdowns: Mapping[WorkloadClass, float | None]
     transitions: int
 
@@ -142,12 +142,6 @@ def compare_without_joulie(
 def _arm(summary: SimulationSummary, end_s: float) -> DemoArm:
     return DemoArm(
         kwh=summary.it_kwh_until(end_s),
-        slowdowns={each: _running_slowdown(summary, each) for each in WorkloadClass},
+        slowdowns={each: summary.slowdown_mean(each) for each in WorkloadClass},
         transitions=summary.transitions,
     )
-
-
-def _running_slowdown(summary: SimulationSummary, workload_class: WorkloadClass) -> float | None:
-    groups = [group for group in summary.groups if group.workload_class == workload_class.value and group.done]
-    done = sum(group.done for group in groups)
-    return sum(group.running_slowdown_mean * group.done for group in groups) / done if done else None

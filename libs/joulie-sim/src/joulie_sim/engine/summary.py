@@ -1,11 +1,13 @@
 """Figures of one simulation: energy, work done, and who was slowed down.
 
-Slowdown is the time from arrival to completion over the work: the time that the job would take alone at full speed.
-It is stated for each class of pods and each pool, as GPU jobs are few and a common percentile hides them; and for each
-class and hardware family of the nodes on which the jobs ran. Work counts as far as it was received, also of jobs that
-still run at the end.
+A job's work is the time that it would take alone at full speed. Slowdown is the time from start to completion over the
+work, which is what caps cost; stretch is the time from arrival to completion over the work, which has the wait as well.
+Both are stated for each class of pods and each pool, as GPU jobs are few and a common percentile hides them; and for
+each class and hardware family of the nodes on which the jobs ran. Work counts as far as it was received, also of jobs
+that still run at the end.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -24,7 +26,7 @@ _POOLS: Final = ("cpu", "gpu")
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Jobs of one class in one pool; figures of slowdown are of jobs that are done, 0 where there is none."""
+    """Jobs of one class in one pool; stretch and slowdown are of jobs that are done, 0 where there is none."""
 
     workload_class: str
     #: `cpu` or `gpu` by what the jobs request; or the GPU model, else CPU model, of the nodes on which they ran.
@@ -33,12 +35,11 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     done: int
     #: Work received, times the GPUs of jobs that request some, times the cores of the others.
     work_device_hours: float
+    stretch_mean: float
+    stretch_p50: float
+    stretch_p95: float
+    stretch_p99: float
     slowdown_mean: float
-    slowdown_p50: float
-    slowdown_p95: float
-    slowdown_p99: float
-    #: Time from start to completion over the work: what caps cost.
-    running_slowdown_mean: float
 
 
 class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -83,11 +84,18 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         """Return the facility's energy up to a common end, with its power for idle nodes from this arm's own end on."""
         return self.facility_kwh + self.idle_facility_kw * max(0.0, end_s - self.end_s) / _SECONDS_PER_HOUR
 
-    def slowdown_mean(self, workload_class: WorkloadClass) -> float:
-        """Return the mean slowdown of a class in all pools."""
+    def stretch_mean(self, workload_class: WorkloadClass) -> float | None:
+        """Return the mean stretch of a class in all pools; None without a job that is done."""
+        return self._mean_of(workload_class, lambda group: group.stretch_mean)
+
+    def slowdown_mean(self, workload_class: WorkloadClass) -> float | None:
+        """Return the mean slowdown of a class in all pools; None without a job that is done."""
+        return self._mean_of(workload_class, lambda group: group.slowdown_mean)
+
+    def _mean_of(self, workload_class: WorkloadClass, figure: Callable[[GroupSummary], float]) -> float | None:
         groups = [group for group in self.groups if group.workload_class == workload_class.value]
         done = sum(group.done for group in groups)
-        return sum(group.slowdown_mean * group.done for group in groups) / done if done else 0.0
+        return sum(figure(group) * group.done for group in groups) / done if done else None
 
 
 def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> SimulationSummary:
@@ -146,8 +154,8 @@ def _group(
 ) -> GroupSummary:
     finished = members & ~np.isnan(result.jobs.ended_s)
     work_s = jobs.work_s[finished]
-    slowdown = (result.jobs.ended_s - jobs.arrives_s)[finished] / work_s
-    running = (result.jobs.ended_s - result.jobs.started_s)[finished] / work_s
+    stretch = (result.jobs.ended_s - jobs.arrives_s)[finished] / work_s
+    slowdown = (result.jobs.ended_s - result.jobs.started_s)[finished] / work_s
     devices = np.where(jobs.gpus > 0, jobs.gpus, jobs.cpu_milli / _MILLI)
     received_s = (devices * (jobs.work_s - result.jobs.left_s))[members]
     return GroupSummary(
@@ -156,11 +164,11 @@ def _group(
         jobs=int(members.sum()),
         done=int(finished.sum()),
         work_device_hours=float(received_s.sum()) / _SECONDS_PER_HOUR,
+        stretch_mean=_mean(stretch),
+        stretch_p50=_percentile(stretch, 50),
+        stretch_p95=_percentile(stretch, 95),
+        stretch_p99=_percentile(stretch, 99),
         slowdown_mean=_mean(slowdown),
-        slowdown_p50=_percentile(slowdown, 50),
-        slowdown_p95=_percentile(slowdown, 95),
-        slowdown_p99=_percentile(slowdown, 99),
-        running_slowdown_mean=_mean(running),
     )
 
 

@@ -72,7 +72,7 @@ class ArmDay:
     waits: Mapping[str, PodWait]
     #: When the last pod ended; None if one did not.
     ended_s: float | None
-    #: Mean time from running to completed over the work, of all pods.
+    #: Mean of all pods that are done.
     slowdown: float | None
     #: From the decision to wake a node until it takes pods, in seconds of the day.
     wakes_s: Sequence[float] = ()

@@ -67,7 +67,7 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> Table:
         ("pods completed", *(str(sum(pod.finished for pod in arm.waits.values())) for arm in arms)),
         ("work completed, h", *(f"{_work_s(arm) / _HOUR_S:.1f}" for arm in arms)),
         ("last pod ended at, h", *("-" if arm.ended_s is None else f"{arm.ended_s / _HOUR_S:.2f}" for arm in arms)),
-        ("mean time from running to completed over the work", *(_number(arm.slowdown, 3) for arm in arms)),
+        ("mean slowdown", *(_number(arm.slowdown, 3) for arm in arms)),
         *(
             (f"wait for a node, {name}, min", *(_minutes(found[index]) for found in figures))
             for index, name in enumerate(("median", "p95", "p99", "longest"))
