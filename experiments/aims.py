@@ -14,6 +14,7 @@ from experiments.config import ROOT
 from experiments.figures import BASELINE, Runs, change_pct, interval_text, less_pct, paired, read
 from joulie_sim.engine.arms import ARMS, SleepingArm
 from joulie_sim.engine.comparison import Interval
+from joulie_sim.tables import TextTable
 
 _LOADS: Final = (0.3, 0.5, 0.7)
 _MOST_P95_PCT: Final = 3.0
@@ -121,7 +122,7 @@ def aims() -> str:
         *("slowdown of standard jobs, % more", "their mean stretch, % more"),
         *("p95 stretch of performance jobs, % more", "p95 at most 3 % more"),
     )
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    rows: list[tuple[str, ...]] = []
     for name in sorted(path.parent.name for path in ROOT.glob("*/runs.csv")):
         if not (ROOT / name / "config.toml").exists():
             continue
@@ -129,8 +130,8 @@ def aims() -> str:
         for aim in AIMS if found else ():
             within = [result for result in found if result.within(aim)]
             if not within:
-                lines.append(f"| {name} | {aim.title} | no | none | - | - | - | - | - |")
+                rows.append((name, aim.title, "no", "none", *("-" for _ in titles[4:])))
                 continue
             best = max(within, key=lambda result: (result.saves(aim), sum(saved.mean for saved in result.saved_pct)))
-            lines.append(f"| {name} | {aim.title} | {' | '.join(_cells(best, aim))} |")
-    return "\n".join(lines)
+            rows.append((name, aim.title, *_cells(best, aim)))
+    return TextTable(titles, rows).markdown()

@@ -1,10 +1,8 @@
 """Figures of one simulation: energy, work done, and who was slowed down.
 
-A job's work is the time that it would take alone at full speed. Slowdown is the time from start to completion over the
-work, which is what caps cost; stretch is the time from arrival to completion over the work, which has the wait as well.
-Both are stated for each class of pods and each pool, as GPU jobs are few and a common percentile hides them; and for
-each class and hardware family of the nodes on which the jobs ran. Work counts as far as it was received, also of jobs
-that still run at the end.
+Stretch and slowdown (`joulie_sim.pod_figures`) are stated for each class of pods and each pool, as GPU jobs are few and
+a common percentile hides them; and for each class and hardware family of the nodes on which the jobs ran. Work counts
+as far as it was received, also of jobs that still run at the end.
 """
 
 from collections.abc import Callable
@@ -14,13 +12,13 @@ import msgspec
 import numpy as np
 
 from joulie_core.demand import WorkloadClass
+from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.records import SimulationResult
+from joulie_sim.pod_figures import slowdown, stretch
 
-_JOULES_PER_KWH: Final = 3.6e6
-_SECONDS_PER_HOUR: Final = 3600.0
 _MILLI: Final = 1000.0
 _POOLS: Final = ("cpu", "gpu")
 
@@ -78,11 +76,11 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     def it_kwh_until(self, end_s: float) -> float:
         """Return the IT energy up to a common end, with idle power from this arm's own end on."""
-        return self.it_kwh + self.idle_kw * max(0.0, end_s - self.end_s) / _SECONDS_PER_HOUR
+        return kwh_until(end_s, self.it_kwh, self.end_s, idle_kw=self.idle_kw)
 
     def facility_kwh_until(self, end_s: float) -> float:
         """Return the facility's energy up to a common end, with its power for idle nodes from this arm's own end on."""
-        return self.facility_kwh + self.idle_facility_kw * max(0.0, end_s - self.end_s) / _SECONDS_PER_HOUR
+        return kwh_until(end_s, self.facility_kwh, self.end_s, idle_kw=self.idle_facility_kw)
 
     def stretch_mean(self, workload_class: WorkloadClass) -> float | None:
         """Return the mean stretch of a class in all pools; None without a job that is done."""
@@ -106,8 +104,8 @@ def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> Simul
     ramps = np.abs(np.diff(watts))
     return SimulationSummary(
         end_s=result.end_s,
-        it_kwh=result.it_joules / _JOULES_PER_KWH,
-        facility_kwh=result.facility_joules / _JOULES_PER_KWH,
+        it_kwh=result.it_joules / JOULES_PER_KWH,
+        facility_kwh=result.facility_joules / JOULES_PER_KWH,
         peak_kw=float(watts.max(initial=0.0)) / 1000.0,
         ramp_p99_kw=_percentile(ramps, 99) / 1000.0,
         idle_kw=result.idle_watts / 1000.0,
@@ -115,8 +113,8 @@ def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> Simul
         jobs=len(jobs),
         done=int((~np.isnan(result.jobs.ended_s)).sum()),
         dropped=result.dropped,
-        work_core_hours=core_s / _SECONDS_PER_HOUR,
-        work_gpu_hours=gpu_s / _SECONDS_PER_HOUR,
+        work_core_hours=core_s / SECONDS_PER_HOUR,
+        work_gpu_hours=gpu_s / SECONDS_PER_HOUR,
         joules_per_core_second=result.it_joules / core_s if core_s else 0.0,
         facility_joules_per_core_second=result.facility_joules / core_s if core_s else 0.0,
         transitions=result.transitions,
@@ -153,9 +151,8 @@ def _group(
     result: SimulationResult, jobs: Jobs, members: Bools, workload_class: WorkloadClass, pool: str
 ) -> GroupSummary:
     finished = members & ~np.isnan(result.jobs.ended_s)
-    work_s = jobs.work_s[finished]
-    stretch = (result.jobs.ended_s - jobs.arrives_s)[finished] / work_s
-    slowdown = (result.jobs.ended_s - result.jobs.started_s)[finished] / work_s
+    times = (result.jobs.ended_s[finished], jobs.work_s[finished])
+    stretches = stretch(jobs.arrives_s[finished], *times)
     devices = np.where(jobs.gpus > 0, jobs.gpus, jobs.cpu_milli / _MILLI)
     received_s = (devices * (jobs.work_s - result.jobs.left_s))[members]
     return GroupSummary(
@@ -163,12 +160,12 @@ def _group(
         pool=pool,
         jobs=int(members.sum()),
         done=int(finished.sum()),
-        work_device_hours=float(received_s.sum()) / _SECONDS_PER_HOUR,
-        stretch_mean=_mean(stretch),
-        stretch_p50=_percentile(stretch, 50),
-        stretch_p95=_percentile(stretch, 95),
-        stretch_p99=_percentile(stretch, 99),
-        slowdown_mean=_mean(slowdown),
+        work_device_hours=float(received_s.sum()) / SECONDS_PER_HOUR,
+        stretch_mean=_mean(stretches),
+        stretch_p50=_percentile(stretches, 50),
+        stretch_p95=_percentile(stretches, 95),
+        stretch_p99=_percentile(stretches, 99),
+        slowdown_mean=_mean(slowdown(result.jobs.started_s[finished], *times)),
     )
 
 
