@@ -56,7 +56,7 @@ def _manifest(arm: str, seed: int, summary: SimulationSummary, **inputs: object)
     return Manifest(arm=arm, seed=seed, inputs=inputs, nodes=1, versions={}, summary=summary, cost=_COST)
 
 
-def test_an_arm_that_ends_early_pays_for_idle_nodes_until_the_last_one_ends() -> None:
+def test_an_arm_that_ends_early_pays_for_idle_nodes_until_its_baseline_ends() -> None:
     late, early = _summary(100.0, end_s=7200.0), _summary(80.0, end_s=3600.0)
     base, other = compare([_manifest("fast", 0, early), _manifest("base", 0, late)], "base")
     assert (base.arm, base.it_saving_pct.mean) == ("base", 0.0)
@@ -65,6 +65,15 @@ def test_an_arm_that_ends_early_pays_for_idle_nodes_until_the_last_one_ends() ->
     assert other.it_saving_pct.mean == pytest.approx(10.0)
     assert other.facility_saving_pct.mean == pytest.approx(10.0)
     assert other.missed == 1
+
+
+def test_an_arm_that_ends_late_changes_no_saving_of_the_others() -> None:
+    pair = [_manifest("base", 0, _summary(100.0)), _manifest("less", 0, _summary(80.0))]
+    late = _manifest("late", 0, _summary(300.0, end_s=36_000.0))
+    assert [arm.it_saving_pct.mean for arm in compare(pair, "base")] == [0.0, pytest.approx(20.0)]
+    assert compare([*pair, late], "base")[:2] == compare(pair, "base")
+    # 300 kWh against 100 kWh and nine hours at 10 kW.
+    assert compare([*pair, late], "base")[2].it_saving_pct.mean == pytest.approx(100.0 * (1.0 - 300.0 / 190.0))
 
 
 def test_the_interval_of_savings_is_that_of_the_differences_seed_by_seed() -> None:

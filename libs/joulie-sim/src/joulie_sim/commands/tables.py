@@ -57,8 +57,8 @@ def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
     """Return arms beside each other; the first is the baseline."""
     table = Table(
         title=title,
-        caption="savings: percent less energy than the first arm with the same seed, up to the same end; J: IT energy "
-        "per second of work of a core; +- is half of the 95 % confidence interval over the seeds",
+        caption="savings: percent less energy than the first arm with the same seed, up to the later of both ends; J: "
+        "IT energy per second of work of a core; +- is half of the 95 % confidence interval over the seeds",
     )
     columns = ("IT kWh", "IT saving %", "facility saving %", "peak kW", "ramp p99 kW", "core hours", "GPU hours", "J")
     for column in ("arm", "seeds", *columns, "missed", "dropped"):
@@ -105,13 +105,13 @@ def stretch_table(arms: Sequence[ArmComparison]) -> Table:
 def saving_table(title: str, manifests: Sequence[Manifest]) -> Table:
     """Return what arms save against the first one, and which pods pay for it, for readers who know none of the arms."""
     first = manifests[0].summary
-    end_s = max(manifest.summary.end_s for manifest in manifests)
     table = Table(
         title=title,
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
-        caption="energy: all servers at the wall, without cooling, until the last pod of any arm ended\n"
+        caption="energy: all servers at the wall, without cooling, until the last pod of the arm ended\n"
+        "saved: against the first arm, both until the last pod of either ended\n"
         "performance, standard: mean stretch of pods, that is time from creation to end over that at full speed",
     )
     for column in ("arm", "energy", "saved", "performance", "standard", "paid by"):
@@ -119,11 +119,12 @@ def saving_table(title: str, manifests: Sequence[Manifest]) -> Table:
         table.add_column(column, justify="left" if words else "right", no_wrap=column != "paid by")
     for manifest in manifests:
         summary = manifest.summary
-        kwh, baseline_kwh = summary.it_kwh_until(end_s), first.it_kwh_until(end_s)
+        end_s = max(first.end_s, summary.end_s)
+        saved = 1.0 - summary.it_kwh_until(end_s) / first.it_kwh_until(end_s)
         table.add_row(
             manifest.arm,
-            f"{kwh:,.0f} kWh",
-            "-" if summary is first else f"{100.0 * (1.0 - kwh / baseline_kwh):.1f} %",
+            f"{summary.it_kwh:,.0f} kWh",
+            "-" if summary is first else f"{100.0 * saved:.1f} %",
             *(_class_stretch(summary, each) for each in (WorkloadClass.PERFORMANCE, WorkloadClass.STANDARD)),
             "-" if summary is first else _paid_by(summary, first),
         )

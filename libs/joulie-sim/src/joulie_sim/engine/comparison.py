@@ -1,7 +1,8 @@
 """Comparison of arms over the same inputs: differences from a baseline, seed by seed.
 
-Arms that end later pay for idle nodes until then. So energies are compared up to the end of the last arm of the same
-seed; every arm then draws idle power from its own end on.
+An arm that ends later than the baseline has drawn idle power meanwhile that the other has not. So both energies of a
+pair, an arm and its baseline of the same seed, count up to the later of their two ends, with idle power from the own
+end on: other arms have no influence on what an arm saves. See docs/decisions/0037-steady-load.md.
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,8 @@ class StretchComparison:
 class ArmComparison:
     """One arm over all seeds.
 
-    Savings are percent of the baseline's energy, of the same seed and up to the same end, positive where less is used.
+    Savings are percent of the baseline's energy, of the same seed and up to the later end of the two, positive where
+    less is used; energies are the arm's up to that end.
     """
 
     arm: str
@@ -96,15 +98,13 @@ def compare(manifests: Sequence[Manifest], baseline: str) -> list[ArmComparison]
         raise ComparisonError("the results have different nodes, jobs or protocols")
     if any(seeds.keys() != arms[baseline].keys() for seeds in arms.values()):
         raise ComparisonError("the arms have different seeds")
-    ends = {seed: max(seeds[seed].end_s for seeds in arms.values()) for seed in arms[baseline]}
     order = sorted(arms, key=lambda arm: arm != baseline)
-    return [_compared(arm, arms[arm], arms[baseline], ends) for arm in order]
+    return [_compared(arm, arms[arm], arms[baseline]) for arm in order]
 
 
-def _compared(
-    arm: str, seeds: dict[int, SimulationSummary], baseline: dict[int, SimulationSummary], ends: dict[int, float]
-) -> ArmComparison:
+def _compared(arm: str, seeds: dict[int, SimulationSummary], baseline: dict[int, SimulationSummary]) -> ArmComparison:
     summaries = list(seeds.values())
+    ends = {seed: max(summary.end_s, baseline[seed].end_s) for seed, summary in seeds.items()}
     it_kwh = {seed: summary.it_kwh_until(ends[seed]) for seed, summary in seeds.items()}
     facility_kwh = {seed: summary.facility_kwh_until(ends[seed]) for seed, summary in seeds.items()}
     return ArmComparison(
