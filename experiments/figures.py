@@ -23,7 +23,7 @@ TITLES: Final = {
     "standard_gpu": "standard, GPU",
 }
 #: Power of idle nodes by the energy that it is added to.
-_IDLE: Final = {"it": "idle_kw", "facility": "idle_facility_kw"}
+_IDLE: Final = {"it_kwh": "idle_kw", "facility_kwh": "idle_facility_kw"}
 #: By seed, of one arm at one load.
 Runs = dict[str, Row]
 Arms = Mapping[str, Runs]
@@ -31,27 +31,19 @@ Cell = Callable[[str], str]
 
 
 def read(directory: Path) -> dict[tuple[str, float], dict[str, Runs]]:
-    """Return the runs by protocol and load, then arm, then seed; energies up to the end of the last arm of the seed."""
+    """Return the runs by protocol and load, then arm, then seed; energies up to each arm's own end."""
     found: dict[tuple[str, float], dict[str, Runs]] = defaultdict(lambda: defaultdict(dict))
-    rows = read_rows(directory / "runs.csv")
-    ends_s: dict[tuple[str, float, int], float] = defaultdict(float)
-    for key, row in rows.items():
-        run = (key.protocol, key.load, key.seed)
-        ends_s[run] = max(ends_s[run], float(row["end_s"]))
-    for key, row in rows.items():
-        found[key.protocol, key.load][key.arm][str(key.seed)] = _until(row, ends_s[key.protocol, key.load, key.seed])
+    for key, row in read_rows(directory / "runs.csv").items():
+        core_s = float(row["core_hours"]) * SECONDS_PER_HOUR
+        joules = float(row["it_kwh"]) * JOULES_PER_KWH / core_s if core_s else 0.0
+        found[key.protocol, key.load][key.arm][str(key.seed)] = row | {"joules_per_core_second": str(joules)}
     return found
 
 
-def _until(row: Row, end_s: float) -> Row:
-    """Return a row with energies up to a common end, with idle power from the arm's own end on."""
-    own_kwh, own_end_s, core_hours = (float(row[name]) for name in ("it_kwh", "end_s", "core_hours"))
-    added = {
-        f"{name}_kwh": str(kwh_until(end_s, float(row[f"{name}_kwh"]), own_end_s, idle_kw=float(row[idle])))
-        for name, idle in _IDLE.items()
-    }
-    joules = own_kwh * JOULES_PER_KWH / (core_hours * SECONDS_PER_HOUR) if core_hours else 0.0
-    return row | added | {"joules_per_core_second": str(joules)}
+def _value(row: Row, name: str, end_s: float) -> float:
+    """Return a figure; an energy up to an end, with idle power from the arm's own end on."""
+    value = float(row[name])
+    return kwh_until(end_s, value, float(row["end_s"]), idle_kw=float(row[_IDLE[name]])) if name in _IDLE else value
 
 
 def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> Interval:
@@ -60,8 +52,16 @@ def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> I
 
 
 def less_pct(name: str) -> Callable[[Row, Row], float]:
-    """Return a function of a run and its baseline: how many percent less of a figure the run has."""
-    return lambda row, base: 100.0 * (1.0 - float(row[name]) / float(base[name]))
+    """Return a function of a run and its baseline: how many percent less of a figure the run has.
+
+    Energies count up to the later end of the two, see docs/decisions/0037-steady-load.md.
+    """
+
+    def less_of(row: Row, base: Row) -> float:
+        end_s = max(float(row["end_s"]), float(base["end_s"]))
+        return 100.0 * (1.0 - _value(row, name, end_s) / _value(base, name, end_s))
+
+    return less_of
 
 
 def more_pct(name: str) -> Callable[[Row, Row], float]:
