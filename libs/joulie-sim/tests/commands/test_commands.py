@@ -179,6 +179,8 @@ def test_who_pays_is_the_group_whose_stretch_rose_most() -> None:
             dropped=0,
             work_core_hours=1.0,
             work_gpu_hours=1.0,
+            cores_held=0.5,
+            gpus_held=0.0,
             joules_per_core_second=1.0,
             facility_joules_per_core_second=1.0,
             transitions=0,

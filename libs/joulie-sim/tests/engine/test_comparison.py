@@ -44,6 +44,8 @@ def _summary(it_kwh: float, end_s: float = 3600.0, groups: tuple[GroupSummary, .
         dropped=1,
         work_core_hours=1.0,
         work_gpu_hours=0.0,
+        cores_held=0.5,
+        gpus_held=0.0,
         joules_per_core_second=1.0,
         facility_joules_per_core_second=2.0,
         transitions=0,
@@ -114,6 +116,9 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert (standard.jobs, standard.done, standard.stretch_mean, standard.stretch_p99) == (2, 1, 1.0, 1.0)
     assert groups["performance", "gpu"].jobs == 0
     assert summary.stretch_mean(WorkloadClass.PERFORMANCE) == 1.0
+    # Two jobs of two cores for 50 s, and one for 20 s, of all cores for 120 s.
+    cores = machines.allocatable[0].sum() / 1000
+    assert (summary.cores_held, summary.gpus_held) == (pytest.approx(2 * 120 / (cores * 120)), 0.0)
     # The third job has had 20 of its 50 s when the simulation ends.
     assert summary.work_core_hours == pytest.approx(2 * 120 / 3600)
     assert standard.work_device_hours == pytest.approx(2 * 70 / 3600)
@@ -123,6 +128,17 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert {group.pool for group in summary.hardware if group.jobs} == ran_on
     assert sum(group.jobs for group in summary.hardware) == 3
     assert msgspec.json.decode(msgspec.json.encode(summary), type=SimulationSummary) == summary
+
+
+def test_devices_that_jobs_held_are_those_of_their_work_where_nothing_slows_it_down(machines, busy_jobs) -> None:
+    result = Simulation(machines, busy_jobs, ARMS["kube_default"], SimulationSettings()).run()
+    summary = summarize(result, busy_jobs, machines)
+    assert summary.missed == 0
+    hours = summary.end_s / 3600.0
+    assert summary.cores_held == pytest.approx(summary.work_core_hours / (machines.allocatable[0].sum() / 1000 * hours))
+    assert summary.gpus_held == pytest.approx(summary.work_gpu_hours / (machines.gpus.sum() * hours))
+    # The load is that of the two hours of arrivals, and the run takes longer.
+    assert 0.05 < summary.gpus_held < 0.3
 
 
 def test_a_job_that_waits_is_stretched_and_not_slowed_down(machines, equal_jobs) -> None:

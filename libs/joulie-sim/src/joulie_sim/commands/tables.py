@@ -37,6 +37,7 @@ def summary_table(arm: str, summary: SimulationSummary) -> Table:
         f"{summary.joules_per_core_second:,.2f} J per core-second of work",
         f"{summary.done:,} of {summary.jobs:,} jobs done",
         f"{summary.dropped:,} dropped",
+        f"{summary.cores_held:.0%} of the cores and {summary.gpus_held:.0%} of the GPUs held on average",
         f"{summary.transitions:,} transitions",
     )
     table = Table(title=arm, caption="; ".join(facts))

@@ -58,6 +58,9 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     #: Work received, times the cores of the jobs, and times their GPUs.
     work_core_hours: float
     work_gpu_hours: float
+    #: Mean shares of all cores and of all GPUs that jobs held from the start to the end of the simulation.
+    cores_held: float
+    gpus_held: float
     #: IT and facility energy per second of work of one hardware thread.
     joules_per_core_second: float
     facility_joules_per_core_second: float
@@ -100,6 +103,8 @@ def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> Simul
     """Return the figures of a simulation of these jobs on these nodes."""
     work_s = jobs.work_s - result.jobs.left_s
     core_s, gpu_s = (float((devices * work_s).sum()) for devices in (jobs.cpu_milli / _MILLI, jobs.gpus))
+    ended_s = np.where(np.isnan(result.jobs.ended_s), result.end_s, result.jobs.ended_s)
+    held_s = np.nan_to_num(ended_s - result.jobs.started_s)
     watts = np.array(result.minutes.it_watts)
     ramps = np.abs(np.diff(watts))
     return SimulationSummary(
@@ -115,6 +120,8 @@ def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> Simul
         dropped=result.dropped,
         work_core_hours=core_s / SECONDS_PER_HOUR,
         work_gpu_hours=gpu_s / SECONDS_PER_HOUR,
+        cores_held=_share((jobs.cpu_milli * held_s).sum(), machines.allocatable[0].sum() * result.end_s),
+        gpus_held=_share((jobs.gpus * held_s).sum(), machines.gpus.sum() * result.end_s),
         joules_per_core_second=result.it_joules / core_s if core_s else 0.0,
         facility_joules_per_core_second=result.facility_joules / core_s if core_s else 0.0,
         transitions=result.transitions,
@@ -167,6 +174,10 @@ def _group(
         stretch_p99=_percentile(stretches, 99),
         slowdown_mean=_mean(slowdown(result.jobs.started_s[finished], *times)),
     )
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
 
 
 def _mean(values: Floats) -> float:
