@@ -1,8 +1,8 @@
 """What was aimed for, beside what the experiments found: the arm that saves the most within each limit of slowdown.
 
 Savings are means over the seeds, at the three loads of the aims; the means decide whether an aim is reached. What
-standard jobs pay is their mean time to run, that is what caps cost, and beside it their mean slowdown, which has their
-waits; of performance jobs it is the 95th percentile of the slowdown. Each pool counts for itself: the worst load is
+standard jobs pay is their mean slowdown, that is what caps cost, and beside it their mean stretch, which has their
+waits; of performance jobs it is the 95th percentile of the stretch. Each pool counts for itself: the worst load is
 shown, and performance jobs are judged at every load.
 """
 
@@ -14,6 +14,7 @@ from experiments.config import ROOT
 from experiments.figures import BASELINE, Runs, change_pct, interval_text, less_pct, paired, read
 from joulie_sim.engine.arms import ARMS, SleepingArm
 from joulie_sim.engine.comparison import Interval
+from joulie_sim.tables import TextTable
 
 _LOADS: Final = (0.3, 0.5, 0.7)
 _MOST_P95_PCT: Final = 3.0
@@ -47,13 +48,13 @@ class ArmResult:
 
     arm: str
     saved_pct: tuple[Interval, ...]
-    standard_running: _Changes
-    standard_mean: _Changes
-    performance_p95: _Changes
+    standard_slowdown: _Changes
+    standard_stretch: _Changes
+    performance_stretch: _Changes
 
     def within(self, aim: Aim) -> bool:
         """Return whether the arm is one that the aim is about, waits aside."""
-        return self.arm in _NODE_CAPS if aim.most_slowdown_pct is None else _below(self.standard_running, aim)
+        return self.arm in _NODE_CAPS if aim.most_slowdown_pct is None else _below(self.standard_slowdown, aim)
 
     def saves(self, aim: Aim) -> bool:
         """Return whether the savings are those of the aim."""
@@ -63,12 +64,12 @@ class ArmResult:
         """Return whether an arm that is within the aim reaches it."""
         if not self.saves(aim):
             return "no"
-        return "yes" if _below(self.standard_mean, aim) else "without waits"
+        return "yes" if _below(self.standard_stretch, aim) else "without waits"
 
     @property
     def performance_kept(self) -> str:
         """Whether the 95th percentile of performance jobs is at most 3 % higher, if the intervals decide that."""
-        changes = [change for loads in self.performance_p95.values() for change in loads]
+        changes = [change for loads in self.performance_stretch.values() for change in loads]
         if all(high <= _MOST_P95_PCT for _, _, high in changes):
             return "yes"
         return "no" if any(low > _MOST_P95_PCT for _, low, _ in changes) else "not shown"
@@ -88,7 +89,7 @@ def _result(arm: str, loads: Sequence[dict[str, Runs]]) -> ArmResult:
         return {pool: changes for pool, changes in known.items() if changes}
 
     saved = (paired(arms[arm], arms[BASELINE], less_pct("it_kwh")) for arms in loads)
-    names = ("standard_{pool}_running", "standard_{pool}_mean", "performance_{pool}_p95")
+    names = ("standard_{pool}_slowdown", "standard_{pool}_stretch_mean", "performance_{pool}_stretch_p95")
     return ArmResult(arm, tuple(saved), *map(by_pool, names))
 
 
@@ -106,7 +107,7 @@ def _cells(result: ArmResult, aim: Aim) -> Iterator[str]:
     yield result.reached(aim)
     yield f"`{result.arm}`"
     yield ", ".join(map(interval_text, result.saved_pct))
-    for by_pool in (result.standard_running, result.standard_mean, result.performance_p95):
+    for by_pool in (result.standard_slowdown, result.standard_stretch, result.performance_stretch):
         yield "; ".join(
             f"{pool.upper()} {middle:+.1f} [{low:+.1f}, {high:+.1f}]"
             for pool, (middle, low, high) in ((pool, max(changes)) for pool, changes in by_pool.items())
@@ -118,10 +119,10 @@ def aims() -> str:
     """Return the table: a line for each experiment and aim, with the arm that saves the most within its limit."""
     titles = (
         *("experiment", "aim, % saved at 0.3, 0.5, 0.7", "reached", "arm", "saved, %"),
-        *("time to run of standard jobs, % more", "their mean slowdown, % more"),
-        *("p95 of performance jobs, % more", "p95 at most 3 % more"),
+        *("slowdown of standard jobs, % more", "their mean stretch, % more"),
+        *("p95 stretch of performance jobs, % more", "p95 at most 3 % more"),
     )
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    rows: list[tuple[str, ...]] = []
     for name in sorted(path.parent.name for path in ROOT.glob("*/runs.csv")):
         if not (ROOT / name / "config.toml").exists():
             continue
@@ -129,8 +130,8 @@ def aims() -> str:
         for aim in AIMS if found else ():
             within = [result for result in found if result.within(aim)]
             if not within:
-                lines.append(f"| {name} | {aim.title} | no | none | - | - | - | - | - |")
+                rows.append((name, aim.title, "no", "none", *("-" for _ in titles[4:])))
                 continue
             best = max(within, key=lambda result: (result.saves(aim), sum(saved.mean for saved in result.saved_pct)))
-            lines.append(f"| {name} | {aim.title} | {' | '.join(_cells(best, aim))} |")
-    return "\n".join(lines)
+            rows.append((name, aim.title, *_cells(best, aim)))
+    return TextTable(titles, rows).markdown()

@@ -1,13 +1,18 @@
-"""Figures of an experiment: its runs, compared with kube_default on the same seed and then averaged."""
+"""Figures of an experiment: its runs, compared with kube_default on the same seed and then averaged, and their tables.
+
+A cell of a table is made by a function of the arm's name.
+"""
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from experiments.rows import Row, read_rows
+from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
 from joulie_sim.engine.comparison import Interval
+from joulie_sim.tables import TextTable
 
 BASELINE: Final = "kube_default"
 #: Classes and pools, as columns of `runs.csv` and as titles.
@@ -17,34 +22,28 @@ TITLES: Final = {
     "standard_cpu": "standard, CPU",
     "standard_gpu": "standard, GPU",
 }
-_SECONDS_PER_HOUR: Final = 3600.0
-_JOULES_PER_KWH: Final = 3.6e6
 #: Power of idle nodes by the energy that it is added to.
-_IDLE: Final = {"it": "idle_kw", "facility": "idle_facility_kw"}
+_IDLE: Final = {"it_kwh": "idle_kw", "facility_kwh": "idle_facility_kw"}
 #: By seed, of one arm at one load.
 Runs = dict[str, Row]
+Arms = Mapping[str, Runs]
+Cell = Callable[[str], str]
 
 
 def read(directory: Path) -> dict[tuple[str, float], dict[str, Runs]]:
-    """Return the runs by protocol and load, then arm, then seed; energies up to the end of the last arm of the seed."""
+    """Return the runs by protocol and load, then arm, then seed; energies up to each arm's own end."""
     found: dict[tuple[str, float], dict[str, Runs]] = defaultdict(lambda: defaultdict(dict))
-    rows = read_rows(directory / "runs.csv")
-    ends_s: dict[tuple[str, float, int], float] = defaultdict(float)
-    for key, row in rows.items():
-        run = (key.protocol, key.load, key.seed)
-        ends_s[run] = max(ends_s[run], float(row["end_s"]))
-    for key, row in rows.items():
-        found[key.protocol, key.load][key.arm][str(key.seed)] = _until(row, ends_s[key.protocol, key.load, key.seed])
+    for key, row in read_rows(directory / "runs.csv").items():
+        core_s = float(row["core_hours"]) * SECONDS_PER_HOUR
+        joules = float(row["it_kwh"]) * JOULES_PER_KWH / core_s if core_s else 0.0
+        found[key.protocol, key.load][key.arm][str(key.seed)] = row | {"joules_per_core_second": str(joules)}
     return found
 
 
-def _until(row: Row, end_s: float) -> Row:
-    """Return a row with energies up to a common end, with idle power from the arm's own end on."""
-    own_kwh, core_hours = float(row["it_kwh"]), float(row["core_hours"])
-    idle_hours = (end_s - float(row["end_s"])) / _SECONDS_PER_HOUR
-    added = {f"{name}_kwh": float(row[f"{name}_kwh"]) + idle_hours * float(row[idle]) for name, idle in _IDLE.items()}
-    joules = own_kwh * _JOULES_PER_KWH / (core_hours * _SECONDS_PER_HOUR) if core_hours else 0.0
-    return row | {name: str(value) for name, value in added.items()} | {"joules_per_core_second": str(joules)}
+def _value(row: Row, name: str, end_s: float) -> float:
+    """Return a figure; an energy up to an end, with idle power from the arm's own end on."""
+    value = float(row[name])
+    return kwh_until(end_s, value, float(row["end_s"]), idle_kw=float(row[_IDLE[name]])) if name in _IDLE else value
 
 
 def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> Interval:
@@ -53,8 +52,16 @@ def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> I
 
 
 def less_pct(name: str) -> Callable[[Row, Row], float]:
-    """Return a function of a run and its baseline: how many percent less of a figure the run has."""
-    return lambda row, base: 100.0 * (1.0 - float(row[name]) / float(base[name]))
+    """Return a function of a run and its baseline: how many percent less of a figure the run has.
+
+    Energies count up to the later end of the two, see docs/decisions/0037-steady-load.md.
+    """
+
+    def less_of(row: Row, base: Row) -> float:
+        end_s = max(float(row["end_s"]), float(base["end_s"]))
+        return 100.0 * (1.0 - _value(row, name, end_s) / _value(base, name, end_s))
+
+    return less_of
 
 
 def more_pct(name: str) -> Callable[[Row, Row], float]:
@@ -63,7 +70,7 @@ def more_pct(name: str) -> Callable[[Row, Row], float]:
 
 
 def change_pct(runs: Runs, baseline: Runs, name: str) -> tuple[float, float, float] | None:
-    """Return the change of a slowdown in percent, and both ends of its interval; None where there are no jobs.
+    """Return the change of a stretch in percent, and both ends of its interval; None where there are no jobs.
 
     The mean is the geometric one: a few long waits decide about the mean of ratios; that of their logarithms shows what
     most seeds have.
@@ -77,23 +84,58 @@ def change_pct(runs: Runs, baseline: Runs, name: str) -> tuple[float, float, flo
     return middle, low, high
 
 
-def change_text(runs: Runs, baseline: Runs, name: str) -> str:
-    """Return `change_pct` as text."""
-    found = change_pct(runs, baseline, name)
-    return "-" if found is None else f"{found[0]:+.1f} [{found[1]:+.1f}, {found[2]:+.1f}]"
-
-
 def interval_text(interval: Interval, digits: int = 1) -> str:
     """Return a mean with half of the width of its confidence interval."""
     width = "" if interval.half_width is None else f" ±{interval.half_width:.{digits}f}"
     return f"{interval.mean:.{digits}f}{width}"
 
 
-def own(runs: Runs, name: str) -> Interval:
+def mean_of(runs: Runs, name: str) -> Interval:
     """Return the mean of a figure over the seeds."""
     return Interval.of([float(row[name]) for row in runs.values()])
 
 
-def groups_of(baseline: Runs) -> list[str]:
+def groups_of(arms: Arms) -> list[str]:
     """Return the classes and pools of which there are jobs."""
-    return [group for group in TITLES if any(float(row[f"{group}_done"]) for row in baseline.values())]
+    return [group for group in TITLES if any(float(row[f"{group}_done"]) for row in arms[BASELINE].values())]
+
+
+def arm_table(arms: Iterable[str], columns: Mapping[str, Cell]) -> str:
+    """Return a table in Markdown with a line for each arm."""
+    rows = [(f"`{arm}`", *(cell(arm) for cell in columns.values())) for arm in arms]
+    return TextTable(("arm", *columns), rows).markdown()
+
+
+def less(arms: Arms, name: str, digits: int = 2, *, baseline: str = BASELINE) -> Cell:
+    """Return cells with how many percent less of a figure an arm has."""
+    return lambda arm: interval_text(paired(arms[arm], arms[baseline], less_pct(name)), digits)
+
+
+def more(arms: Arms, name: str, digits: int = 1) -> Cell:
+    """Return cells with how many percent more of a figure an arm has."""
+    return lambda arm: interval_text(paired(arms[arm], arms[BASELINE], more_pct(name)), digits)
+
+
+def mean(arms: Arms, name: str, digits: int = 2) -> Cell:
+    """Return cells with the mean of a figure and its interval."""
+    return lambda arm: interval_text(mean_of(arms[arm], name), digits)
+
+
+def count(arms: Arms, name: str) -> Cell:
+    """Return cells with the mean of a count."""
+    return lambda arm: f"{mean_of(arms[arm], name).mean:.0f}"
+
+
+def change(arms: Arms, name: str) -> Cell:
+    """Return cells with the change of a stretch in percent."""
+
+    def cell(arm: str) -> str:
+        found = change_pct(arms[arm], arms[BASELINE], name)
+        return "-" if found is None else f"{found[0]:+.1f} [{found[1]:+.1f}, {found[2]:+.1f}]"
+
+    return cell
+
+
+def delivered(arms: Arms) -> dict[str, Cell]:
+    """Return the columns of the work that arms deliver, by class and pool."""
+    return {f"work, {TITLES[group]}, % more": more(arms, f"{group}_device_hours") for group in groups_of(arms)}

@@ -20,7 +20,6 @@ from experiments.trace import Trace
 from joulie_core.demand import WorkloadClass
 from joulie_core.durations import format_duration
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.policy import static_partition
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
@@ -31,6 +30,7 @@ from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.record import PodTrack
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.without_joulie import PackagePowerModel
+from joulie_sim.energy import JOULES_PER_KWH, kwh_until
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import machines_of
@@ -39,6 +39,7 @@ from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
+from joulie_sim.tables import TextTable
 from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import NVIDIA_GPU, WorkItem
 
@@ -56,8 +57,6 @@ _PLANNED_S: Final = 600.0
 #: Services share a machine of few cores with the control plane.
 _START_S: Final = 240.0
 _WORKLOAD: Final = "live"
-_SECONDS_PER_HOUR: Final = 3600.0
-_JOULES_PER_KWH: Final = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class LiveRun:
 
     kwh: float
     seconds: float
-    #: Mean time from running to completed over the work.
+    #: Means.
     slowdowns: Mapping[WorkloadClass, float | None]
     transitions: int
     tracks: Mapping[str, PodTrack]
@@ -91,7 +90,8 @@ async def measure(arm: str, classes: tuple[NodeClass, ...], items: Sequence[Work
     """Run an arm on a cluster of its own.
 
     Raises:
-        TimeoutError: the operator does not plan the nodes, or the pods do not end, in time.
+        DemoError: the operator does not plan the nodes in time; also in groups.
+        TimeoutError: the pods do not end in time; also in groups.
         joulie_devcluster.errors.DevClusterError: the cluster or a service failed; also in groups.
     """
     joulie = arm != PAIR[0]
@@ -123,17 +123,13 @@ async def _observe(
     ):
         observer = Observer(client, sim_url=stack.sim_url, workload=_WORKLOAD, clock=clock)
         following: list[asyncio.Task[Any]] = [group.create_task(each) for each in observer.runs()]
-        async with asyncio.timeout(_PLANNED_S):
-            while planned and not _all_planned(observer, sum(each.count for each in cluster.config.nodes)):
-                await supervisor.check()
-                await asyncio.sleep(_SAMPLE_S / 4)
+        if planned:
+            nodes = sum(each.count for each in cluster.config.nodes)
+            await observer.wait_planned(supervisor.check, nodes=nodes, timeout_s=_PLANNED_S)
         begun_s = now_s()
 
-        def created(item: WorkItem) -> None:
-            observer.record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=clock())
-
         sample = await observer.sample(session)
-        feeding = group.create_task(feed(client, items, workload=_WORKLOAD, clock=clock, on_create=created))
+        feeding = group.create_task(feed(client, items, workload=_WORKLOAD, clock=clock, on_create=observer.created))
         async with asyncio.timeout(_LONGEST_S):
             while not feeding.done() or observer.record.unfinished:
                 await asyncio.sleep(_SAMPLE_S)
@@ -142,17 +138,12 @@ async def _observe(
         for task in following:
             task.cancel()
     return LiveRun(
-        sum(observer.energy_joules.values()) / _JOULES_PER_KWH,
+        sum(observer.energy_joules.values()) / JOULES_PER_KWH,
         sample.at_s,
         observer.slowdowns,
         observer.record.transition_count,
         observer.record.pods,
     )
-
-
-def _all_planned(observer: Observer, nodes: int) -> bool:
-    classes = observer.record.classes.values()
-    return len(classes) >= nodes and SchedulableClass.UNKNOWN not in classes
 
 
 def simulate(
@@ -185,14 +176,9 @@ def _row(arm: str, live: LiveRun, engine: SimulationSummary) -> Row:
     figures: dict[str, Any] = {"arm": arm, "live_kwh": live.kwh, "live_s": live.seconds}
     figures |= {"engine_kwh": engine.it_kwh, "engine_s": engine.end_s, "idle_kw": engine.idle_kw}
     for workload_class in WorkloadClass:
-        groups = [group for group in engine.groups if group.workload_class == workload_class.value and group.done]
-        done = sum(group.done for group in groups)
-        slowdown = live.slowdowns[workload_class]
-        assert slowdown is not None, "pods of both classes are done"
-        figures[f"live_{workload_class.value}"] = slowdown
-        figures[f"engine_{workload_class.value}"] = (
-            sum(group.running_slowdown_mean * group.done for group in groups) / done
-        )
+        slowdowns = {"live": live.slowdowns[workload_class], "engine": engine.slowdown_mean(workload_class)}
+        assert None not in slowdowns.values(), "pods of both classes are done"
+        figures |= {f"{place}_{workload_class.value}_slowdown": value for place, value in slowdowns.items()}
     return text_row(figures | {"live_transitions": live.transitions, "engine_transitions": engine.transitions})
 
 
@@ -201,22 +187,22 @@ def table(rows: Sequence[Row]) -> str:
     end_s = max(float(row[f"{place}_s"]) for row in rows for place in ("live", "engine"))
 
     def kwh(row: Row, place: str) -> float:
-        idle_hours = (end_s - float(row[f"{place}_s"])) / _SECONDS_PER_HOUR
-        return float(row[f"{place}_kwh"]) + float(row["idle_kw"]) * idle_hours
+        own_kwh, own_end_s = float(row[f"{place}_kwh"]), float(row[f"{place}_s"])
+        return kwh_until(end_s, own_kwh, own_end_s, idle_kw=float(row["idle_kw"]))
 
     titles = ("control plane, kWh", "engine, kWh", "engine less, %", "control plane saves, %", "engine saves, %")
-    titles += tuple(f"time to run of {each.value} pods, control plane / engine" for each in WorkloadClass)
-    lines = [f"| arm | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    titles += tuple(f"slowdown of {each.value} pods, control plane / engine" for each in WorkloadClass)
+    lines = []
     for row in rows:
         live, engine = kwh(row, "live"), kwh(row, "engine")
         cells = [f"{live:.3f}", f"{engine:.3f}", f"{100.0 * (1.0 - engine / live):.1f}"]
         cells += [f"{100.0 * (1.0 - kwh(row, place) / kwh(rows[0], place)):.1f}" for place in ("live", "engine")]
         cells += [
-            " / ".join(f"{float(row[f'{place}_{each.value}']):.3f}" for place in ("live", "engine"))
+            " / ".join(f"{float(row[f'{place}_{each.value}_slowdown']):.3f}" for place in ("live", "engine"))
             for each in WorkloadClass
         ]
-        lines.append(f"| `{row['arm']}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append((f"`{row['arm']}`", *cells))
+    return TextTable(("arm", *titles), lines).markdown()
 
 
 def read_pair() -> list[Row]:

@@ -3,13 +3,12 @@
 An arm that does less work draws less, so delivered work and joules per unit of work stand beside the energy.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from matplotlib.figure import Figure
 
-from experiments.figures import BASELINE, TITLES, Runs, groups_of, interval_text, less_pct, more_pct, own, paired
+from experiments.figures import BASELINE, Runs, arm_table, count, delivered, less, less_pct, more, paired
 
 #: Baselines of the table of the document's protocol, with their columns' name.
 _BASELINES: Final = {BASELINE: "of kube default", "most_allocated": "of bin-packing"}
@@ -21,61 +20,34 @@ _PLOTTED: Final = {
 }
 
 
-def delivered_table(arms: dict[str, Runs]) -> Iterator[str]:
-    """Yield the lines of a table of energy, missed jobs and delivered work."""
-    base = arms[BASELINE]
-    present = groups_of(base)
-    works = (f"work, {TITLES[group]}, % more" for group in present)
-    titles = ("IT energy saved, %", "dropped or unfinished, % fewer", *works)
-    yield f"| arm | {' | '.join(titles)} |"
-    yield "|---" * (len(titles) + 1) + "|"
-    for arm, runs in arms.items():
-        cells = (
-            interval_text(paired(runs, base, less_pct("it_kwh")), 2),
-            interval_text(paired(runs, base, less_pct("missed")), 2),
-            *(interval_text(paired(runs, base, more_pct(f"{group}_device_hours"))) for group in present),
+def delivered_table(arms: dict[str, Runs]) -> str:
+    """Return a table of energy, missed jobs and delivered work."""
+    columns = {"IT energy saved, %": less(arms, "it_kwh"), "dropped or unfinished, % fewer": less(arms, "missed")}
+    return arm_table(arms, columns | delivered(arms))
+
+
+def overview(arms: dict[str, Runs]) -> str:
+    """Return two tables: the document's figures against both of its possible baselines, and the work."""
+    bases = {title: name for name, title in _BASELINES.items() if name in arms}
+    figures = {"IT energy saved, %": "it_kwh", "jobs missed, % fewer": "missed"}
+    document = {
+        f"{figure} {title}": less(arms, name, baseline=base)
+        for figure, name in figures.items()
+        for title, base in bases.items()
+    }
+    work = {
+        "core-hours delivered, % more": more(arms, "core_hours", 2),
+        "J per core-second, % less": less(arms, "joules_per_core_second"),
+    }
+    return "\n".join(
+        (
+            arm_table(arms, document | {"jobs missed": count(arms, "missed")}),
+            "",
+            arm_table(arms, work | delivered(arms)),
+            "",
+            f"{len(arms[BASELINE])} seeds.",
         )
-        yield f"| `{arm}` | {' | '.join(cells)} |"
-
-
-def overview(arms: dict[str, Runs]) -> Iterator[str]:
-    """Yield the lines of two tables: the document's figures against both of its possible baselines, and the work."""
-    yield from _document_table(arms)
-    yield ""
-    yield from _work_table(arms)
-    yield ""
-    yield f"{len(arms[BASELINE])} seeds."
-
-
-def _document_table(arms: dict[str, Runs]) -> Iterator[str]:
-    bases = {title: arms[name] for name, title in _BASELINES.items() if name in arms}
-    titles = [f"IT energy saved, % {title}" for title in bases]
-    titles += [f"jobs missed, % fewer {title}" for title in bases]
-    yield f"| arm | {' | '.join(titles)} | jobs missed |"
-    yield "|---" * (len(titles) + 2) + "|"
-    for arm, runs in arms.items():
-        cells = [
-            interval_text(paired(runs, base, less_pct(name)), 2)
-            for name in ("it_kwh", "missed")
-            for base in bases.values()
-        ]
-        yield f"| `{arm}` | {' | '.join(cells)} | {own(runs, 'missed').mean:.0f} |"
-
-
-def _work_table(arms: dict[str, Runs]) -> Iterator[str]:
-    base = arms[BASELINE]
-    present = groups_of(base)
-    works = (f"work, {TITLES[group]}, % more" for group in present)
-    titles = ("core-hours delivered, % more", "J per core-second, % less", *works)
-    yield f"| arm | {' | '.join(titles)} |"
-    yield "|---" * (len(titles) + 1) + "|"
-    for arm, runs in arms.items():
-        cells = (
-            interval_text(paired(runs, base, more_pct("core_hours")), 2),
-            interval_text(paired(runs, base, less_pct("joules_per_core_second")), 2),
-            *(interval_text(paired(runs, base, more_pct(f"{group}_device_hours"))) for group in present),
-        )
-        yield f"| `{arm}` | {' | '.join(cells)} |"
+    )
 
 
 def plot(arms: dict[str, Runs], title: str, path: Path) -> None:

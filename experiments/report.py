@@ -1,13 +1,12 @@
 """Summarizes an experiment: `python -m experiments.report NAME` makes `summary.md` and `savings.png` of its `runs.csv`.
 
 Every figure is compared with kube_default on the same seed, and then averaged: the mean, and half of the width of its
-95 % confidence interval over the seeds. Changes of slowdowns are geometric means, with both ends of the interval. The
+95 % confidence interval over the seeds. Changes of stretch are geometric means, with both ends of the interval. The
 table of an experiment over all loads is written into README.md, too, between the comments that name it.
 """
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +18,17 @@ from experiments.config import ROOT
 from experiments.figures import (
     BASELINE,
     TITLES,
+    Cell,
     Runs,
-    change_text,
+    arm_table,
+    change,
+    count,
     groups_of,
-    interval_text,
+    less,
     less_pct,
-    more_pct,
-    own,
+    mean,
+    mean_of,
+    more,
     paired,
     read,
 )
@@ -34,42 +37,30 @@ from experiments.figures import (
 _SHOWN_LOAD: Final = 0.5
 
 
-def _energy_table(arms: dict[str, Runs]) -> Iterator[str]:
-    base = arms[BASELINE]
-    titles = (
-        "IT energy saved, %",
-        "facility, %",
-        "J per core-second",
-        "peak, kW",
-        "ramp p99, kW",
-        "missed",
-        "transitions",
-    )
-    yield f"| arm | {' | '.join(titles)} |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for arm, runs in arms.items():
-        cells = (
-            interval_text(paired(runs, base, less_pct("it_kwh")), 2),
-            interval_text(paired(runs, base, less_pct("facility_kwh")), 2),
-            interval_text(own(runs, "joules_per_core_second"), 2),
-            *(interval_text(own(runs, name), 2) for name in ("peak_kw", "ramp_p99_kw")),
-            *(f"{own(runs, name).mean:.0f}" for name in ("missed", "transitions")),
-        )
-        yield f"| `{arm}` | {' | '.join(cells)} |"
+def _energy_table(arms: dict[str, Runs]) -> str:
+    columns = {
+        "IT energy saved, %": less(arms, "it_kwh"),
+        "facility, %": less(arms, "facility_kwh"),
+        "J per core-second": mean(arms, "joules_per_core_second"),
+        "peak, kW": mean(arms, "peak_kw"),
+        "ramp p99, kW": mean(arms, "ramp_p99_kw"),
+        "missed": count(arms, "missed"),
+        "transitions": count(arms, "transitions"),
+    }
+    return arm_table(arms, columns)
 
 
-def _slowdown_table(arms: dict[str, Runs], figure: str, digits: int) -> Iterator[str]:
-    base = arms[BASELINE]
-    present = groups_of(base)
-    yield f"| arm | {' | '.join(TITLES[group] for group in present)} |"
-    yield "|---" * (len(present) + 1) + "|"
-    for arm, runs in arms.items():
-        cells = []
-        for group in present:
-            mean = f"{own(runs, f'{group}_{figure}').mean:.{digits}f}"
-            change = change_text(runs, base, f"{group}_{figure}")
-            cells.append(mean if arm == BASELINE else f"{mean} ({change} %)")
-        yield f"| `{arm}` | {' | '.join(cells)} |"
+def _jobs_table(arms: dict[str, Runs], figure: str, digits: int) -> str:
+    def cell(name: str) -> Cell:
+        changed = change(arms, name)
+
+        def text(arm: str) -> str:
+            own = f"{mean_of(arms[arm], name).mean:.{digits}f}"
+            return own if arm == BASELINE else f"{own} ({changed(arm)} %)"
+
+        return text
+
+    return arm_table(arms, {TITLES[group]: cell(f"{group}_{figure}") for group in groups_of(arms)})
 
 
 def overview(name: str) -> str:
@@ -77,26 +68,17 @@ def overview(name: str) -> str:
     runs = read(ROOT / name)
     found = {load: arms for (protocol, load), arms in runs.items() if protocol == "backlog"}
     if not found:
-        return "\n".join(overload.overview(next(iter(runs.values()))))
+        return overload.overview(next(iter(runs.values())))
     shown_load = _SHOWN_LOAD if _SHOWN_LOAD in found else min(found)
     shown = found[shown_load]
-    base = shown[BASELINE]
-    present = groups_of(base)
+    present = groups_of(shown)
     performance, standard = ([group for group in present if group.startswith(of)] for of in ("perf", "stand"))
-    titles = [f"saved at {load:g}, %" for load in found]
-    titles += [f"p95 of {_title(group)}, % more" for group in performance]
-    titles += [f"time to run of {_title(group)}, % more" for group in standard] + ["transitions"]
-    lines = [f"| arm | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
-    for arm in shown:
-        if arm == BASELINE:
-            continue
-        cells = [interval_text(paired(arms[arm], arms[BASELINE], less_pct("it_kwh"))) for arms in found.values()]
-        cells += [change_text(shown[arm], base, f"{group}_p95") for group in performance]
-        cells += [interval_text(paired(shown[arm], base, more_pct(f"{group}_running"))) for group in standard]
-        cells.append(f"{own(shown[arm], 'transitions').mean:.0f}")
-        lines.append(f"| `{arm}` | {' | '.join(cells)} |")
-    lines += ["", f"{len(base)} seeds; columns after the savings are at load {shown_load:g}."]
-    return "\n".join(lines)
+    columns = {f"saved at {load:g}, %": less(arms, "it_kwh", 1) for load, arms in found.items()}
+    columns |= {f"p95 stretch of {_title(each)}, % more": change(shown, f"{each}_stretch_p95") for each in performance}
+    columns |= {f"slowdown of {_title(each)}, % more": more(shown, f"{each}_slowdown") for each in standard}
+    columns["transitions"] = count(shown, "transitions")
+    table = arm_table((arm for arm in shown if arm != BASELINE), columns)
+    return f"{table}\n\n{len(shown[BASELINE])} seeds; columns after the savings are at load {shown_load:g}."
 
 
 def _title(group: str) -> str:
@@ -117,16 +99,16 @@ def summary(name: str) -> str:
     for (protocol, load), arms in read(ROOT / name).items():
         lines += [f"## {protocol}, load {load:g}, {len(arms[BASELINE])} seeds", ""]
         if protocol == "overload":
-            lines += [*overload.delivered_table(arms), ""]
+            lines += [overload.delivered_table(arms), ""]
             continue
-        lines += [*_energy_table(arms), ""]
+        lines += [_energy_table(arms), ""]
         for title, figure, digits in (
-            ("Slowdown, mean: from arrival to completion, over the work", "mean", 2),
-            ("Slowdown, 95th percentile", "p95", 2),
-            ("Time from start to completion over the work, mean: what caps cost", "running", 3),
+            ("Stretch, mean: from arrival to completion, over the work", "stretch_mean", 2),
+            ("Stretch, 95th percentile", "stretch_p95", 2),
+            ("Slowdown, mean: from start to completion, over the work, which is what caps cost", "slowdown", 3),
         ):
             lines += [f"{title}; in brackets the change to `{BASELINE}`:", ""]
-            lines += [*_slowdown_table(arms, figure, digits), ""]
+            lines += [_jobs_table(arms, figure, digits), ""]
     return "\n".join(lines)
 
 

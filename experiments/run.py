@@ -87,11 +87,11 @@ def _figures(summary: SimulationSummary) -> dict[str, Any]:
         figures |= {
             f"{prefix}_device_hours": group.work_device_hours,
             f"{prefix}_done": group.done,
-            f"{prefix}_mean": group.slowdown_mean,
-            f"{prefix}_p50": group.slowdown_p50,
-            f"{prefix}_p95": group.slowdown_p95,
-            f"{prefix}_p99": group.slowdown_p99,
-            f"{prefix}_running": group.running_slowdown_mean,
+            f"{prefix}_stretch_mean": group.stretch_mean,
+            f"{prefix}_stretch_p50": group.stretch_p50,
+            f"{prefix}_stretch_p95": group.stretch_p95,
+            f"{prefix}_stretch_p99": group.stretch_p99,
+            f"{prefix}_slowdown": group.slowdown_mean,
         }
     return figures
 

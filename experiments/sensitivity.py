@@ -29,6 +29,7 @@ from joulie_sim.engine import job_flow
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
+from joulie_sim.tables import TextTable
 
 DIRECTORY: Final = ROOT / "07-sensitivity"
 BASE: Final = "02-heterogeneous-gpu"
@@ -219,11 +220,10 @@ def _mean(rows: Sequence[Row], arm: str) -> float:
 def table() -> str:
     """Return the savings of each arm with each constant moved, means over the seeds."""
     arms = ARM_NAMES[1:]
-    lines = [f"| constant | moved to | {' | '.join(f'`{arm}`, %' for arm in arms)} |", "|---" * (len(arms) + 2) + "|"]
-    for (constant, value), rows in _read().items():
-        cells = (f"{_mean(rows, arm):.1f}" for arm in arms)
-        lines.append(f"| {constant} | {value} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines = [
+        (constant, value, *(f"{_mean(rows, arm):.1f}" for arm in arms)) for (constant, value), rows in _read().items()
+    ]
+    return TextTable(("constant", "moved to", *(f"`{arm}`, %" for arm in arms)), lines).markdown()
 
 
 def plot() -> None:

@@ -48,6 +48,7 @@ from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.fixtures import create_namespace
 from joulie_sim.engine.machines import HardwareGroup, Machines, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
+from joulie_sim.tables import TextTable
 
 DIRECTORY: Final = ROOT / "06-score-max"
 SCORE_MAXIMA: Final = (10, 20, 30, 50, 100)
@@ -227,13 +228,13 @@ def table() -> str:
     base_watts = mean(found["none", "0"], "added_watts")
     titles = ("beyond their zone's share", "not alone on their node", "not on a preferred node")
     head = (f"pods {title}, %" for title in titles)
-    lines = [f"| score | `SCORE_MAX` | {' | '.join(head)} | added power, W | of no score, % |", "|---" * 7 + "|"]
+    lines = []
     for (score, score_max), rows in found.items():
         watts = mean(rows, "added_watts")
         shares = (f"{mean(rows, f'{request}_pct'):.1f}" for request in ("zones", "nodes", "label"))
-        last = f"{watts:.0f} | {100.0 * (watts / base_watts - 1.0):+.1f}"
-        lines.append(f"| {score} | {score_max if score != 'none' else ''} | {' | '.join(shares)} | {last} |")
-    return "\n".join(lines)
+        power = (f"{watts:.0f}", f"{100.0 * (watts / base_watts - 1.0):+.1f}")
+        lines.append((score, score_max if score != "none" else "", *shares, *power))
+    return TextTable(("score", "`SCORE_MAX`", *head, "added power, W", "of no score, %"), lines).markdown()
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from joulie_devcluster.control_plane.nodes import NodeClass
-from joulie_sim.demo.openb_nodes import node_classes
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, TraceNode, TracePod, read_nodes, read_pods
+from joulie_sim.workload.openb_nodes import node_classes
 
 
 class MissingTraceError(Exception):

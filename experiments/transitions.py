@@ -11,6 +11,7 @@ import numpy as np
 from experiments.config import Experiment
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
+from joulie_sim.tables import TextTable
 
 _EXPERIMENT: Final = "02-heterogeneous-gpu"
 _LOAD: Final = 0.5
@@ -51,7 +52,8 @@ def _text(counts: tuple[int, ...]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("| policy | transitions | reversals |\n|---|---|---|\n")
+    lines = []
     for title, (name, settings) in _POLICIES.items():
         made, turned = zip(*(_row(name, settings, seed) for seed in range(_SEEDS)), strict=True)
-        sys.stdout.write(f"| {title} | {_text(made)} | {_text(turned)} |\n")
+        lines.append((title, _text(made), _text(turned)))
+    sys.stdout.write(TextTable(("policy", "transitions", "reversals"), lines).markdown() + "\n")

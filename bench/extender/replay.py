@@ -119,7 +119,7 @@ class Gauge:
         self._times_s.append(time.thread_time() - started)
 
     @property
-    def slowdown(self) -> float:
+    def interference(self) -> float:
         """Mean time of the work over its least time."""
         return statistics.mean(self._times_s) / min(self._times_s)
 
@@ -139,7 +139,7 @@ class Figures:
     lag_s: float = 0.0
     rss_mib: float = 0.0
     #: See `Gauge`.
-    slowdown: float = 1.0
+    interference: float = 1.0
     filter_ms: list[float] = field(default_factory=list)
     prioritize_ms: list[float] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ class Figures:
     @property
     def best_cpu_ms(self) -> float:
         """Estimate of the same at the machine's best speed."""
-        return self.cpu_ms / self.slowdown
+        return self.cpu_ms / self.interference
 
     def line(self) -> str:
         """One row of the table."""
@@ -161,7 +161,7 @@ class Figures:
         )
         rate = f"{self.rate:.0f}" if self.rate else "most"
         return (
-            f"{self.nodes:6}{rate:>7}{self.pods:7}{self.cpu_ms:9.3f}{self.slowdown:6.2f}{self.best_cpu_ms:9.3f}"
+            f"{self.nodes:6}{rate:>7}{self.pods:7}{self.cpu_ms:9.3f}{self.interference:6.2f}{self.best_cpu_ms:9.3f}"
             f"{self.pods / self.elapsed_s:9.0f}{self.lag_s:8.2f}{quantiles}{self.rss_mib:9.0f}"
         )
 
@@ -304,7 +304,7 @@ def measure(
     figures.cpu_s = extender.cpu_s - cpu_s
     figures.elapsed_s = max(idle_since, replied) - started
     figures.lag_s = max(0.0, idle_since - replied)
-    figures.slowdown = gauge.slowdown
+    figures.interference = gauge.interference
     figures.rss_mib = extender.rss_mib
     return figures
 

@@ -4,7 +4,7 @@ import pytest
 from experiments.live import PAIR, read_pair, table
 from experiments.transitions import reversals
 
-_SLOWDOWNS = {f"{place}_{each}": "1.0" for place in ("live", "engine") for each in ("performance", "standard")}
+_SLOWDOWNS = {f"{place}_{each}_slowdown": "1.0" for place in ("live", "engine") for each in ("performance", "standard")}
 
 
 def test_energies_of_the_pair_count_up_to_the_end_of_the_last_of_the_four():

@@ -149,8 +149,8 @@ def test_a_first_try_states_energy_units_who_paid_its_limits_and_a_picture(tmp_p
     assert (out / "power.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_who_pays_is_the_group_whose_slowdown_rose_most() -> None:
-    def manifest(arm, kwh, slowdowns):
+def test_who_pays_is_the_group_whose_stretch_rose_most() -> None:
+    def manifest(arm, kwh, stretches):
         groups = tuple(
             GroupSummary(
                 workload_class=workload_class.value,
@@ -158,13 +158,13 @@ def test_who_pays_is_the_group_whose_slowdown_rose_most() -> None:
                 jobs=10,
                 done=10,
                 work_device_hours=1.0,
-                slowdown_mean=slowdown,
-                slowdown_p50=1.0,
-                slowdown_p95=1.0,
-                slowdown_p99=1.0,
-                running_slowdown_mean=1.0,
+                stretch_mean=stretch,
+                stretch_p50=1.0,
+                stretch_p95=1.0,
+                stretch_p99=1.0,
+                slowdown_mean=1.0,
             )
-            for (workload_class, pool), slowdown in zip(product(WorkloadClass, ("cpu", "gpu")), slowdowns, strict=True)
+            for (workload_class, pool), stretch in zip(product(WorkloadClass, ("cpu", "gpu")), stretches, strict=True)
         )
         summary = SimulationSummary(
             end_s=3600.0,
@@ -179,6 +179,8 @@ def test_who_pays_is_the_group_whose_slowdown_rose_most() -> None:
             dropped=0,
             work_core_hours=1.0,
             work_gpu_hours=1.0,
+            cores_held=0.5,
+            gpus_held=0.0,
             joules_per_core_second=1.0,
             facility_joules_per_core_second=1.0,
             transitions=0,

@@ -5,11 +5,11 @@ import pytest
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Exactness
 from joulie_devcluster.control_plane.nodes import node_manifests
-from joulie_sim.demo.openb_nodes import node_classes
 from joulie_sim.demo.options import parse_options
 from joulie_sim.demo.scenario import make_scenario
 from joulie_sim.workload.openb import NodeGroup
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, TraceError
+from joulie_sim.workload.openb_nodes import node_classes
 
 GROUPS = (
     NodeGroup("", 0, 32000, 262144, 2),

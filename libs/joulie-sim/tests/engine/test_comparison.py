@@ -22,11 +22,11 @@ def _group(p95: float, done: int = 5) -> GroupSummary:
         jobs=5,
         done=done,
         work_device_hours=1.0,
+        stretch_mean=1.0,
+        stretch_p50=1.0,
+        stretch_p95=p95,
+        stretch_p99=9.0,
         slowdown_mean=1.0,
-        slowdown_p50=1.0,
-        slowdown_p95=p95,
-        slowdown_p99=9.0,
-        running_slowdown_mean=1.0,
     )
 
 
@@ -44,6 +44,8 @@ def _summary(it_kwh: float, end_s: float = 3600.0, groups: tuple[GroupSummary, .
         dropped=1,
         work_core_hours=1.0,
         work_gpu_hours=0.0,
+        cores_held=0.5,
+        gpus_held=0.0,
         joules_per_core_second=1.0,
         facility_joules_per_core_second=2.0,
         transitions=0,
@@ -56,7 +58,7 @@ def _manifest(arm: str, seed: int, summary: SimulationSummary, **inputs: object)
     return Manifest(arm=arm, seed=seed, inputs=inputs, nodes=1, versions={}, summary=summary, cost=_COST)
 
 
-def test_an_arm_that_ends_early_pays_for_idle_nodes_until_the_last_one_ends() -> None:
+def test_an_arm_that_ends_early_pays_for_idle_nodes_until_its_baseline_ends() -> None:
     late, early = _summary(100.0, end_s=7200.0), _summary(80.0, end_s=3600.0)
     base, other = compare([_manifest("fast", 0, early), _manifest("base", 0, late)], "base")
     assert (base.arm, base.it_saving_pct.mean) == ("base", 0.0)
@@ -65,6 +67,15 @@ def test_an_arm_that_ends_early_pays_for_idle_nodes_until_the_last_one_ends() ->
     assert other.it_saving_pct.mean == pytest.approx(10.0)
     assert other.facility_saving_pct.mean == pytest.approx(10.0)
     assert other.missed == 1
+
+
+def test_an_arm_that_ends_late_changes_no_saving_of_the_others() -> None:
+    pair = [_manifest("base", 0, _summary(100.0)), _manifest("less", 0, _summary(80.0))]
+    late = _manifest("late", 0, _summary(300.0, end_s=36_000.0))
+    assert [arm.it_saving_pct.mean for arm in compare(pair, "base")] == [0.0, pytest.approx(20.0)]
+    assert compare([*pair, late], "base")[:2] == compare(pair, "base")
+    # 300 kWh against 100 kWh and nine hours at 10 kW.
+    assert compare([*pair, late], "base")[2].it_saving_pct.mean == pytest.approx(100.0 * (1.0 - 300.0 / 190.0))
 
 
 def test_the_interval_of_savings_is_that_of_the_differences_seed_by_seed() -> None:
@@ -102,9 +113,12 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert (summary.jobs, summary.done, summary.missed) == (3, 2, 1)
     groups = {(group.workload_class, group.pool): group for group in summary.groups}
     standard = groups["standard", "cpu"]
-    assert (standard.jobs, standard.done, standard.slowdown_mean, standard.slowdown_p99) == (2, 1, 1.0, 1.0)
+    assert (standard.jobs, standard.done, standard.stretch_mean, standard.stretch_p99) == (2, 1, 1.0, 1.0)
     assert groups["performance", "gpu"].jobs == 0
-    assert summary.slowdown_mean(WorkloadClass.PERFORMANCE) == 1.0
+    assert summary.stretch_mean(WorkloadClass.PERFORMANCE) == 1.0
+    # Two jobs of two cores for 50 s, and one for 20 s, of all cores for 120 s.
+    cores = machines.allocatable[0].sum() / 1000
+    assert (summary.cores_held, summary.gpus_held) == (pytest.approx(2 * 120 / (cores * 120)), 0.0)
     # The third job has had 20 of its 50 s when the simulation ends.
     assert summary.work_core_hours == pytest.approx(2 * 120 / 3600)
     assert standard.work_device_hours == pytest.approx(2 * 70 / 3600)
@@ -116,7 +130,29 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert msgspec.json.decode(msgspec.json.encode(summary), type=SimulationSummary) == summary
 
 
-def test_a_change_of_slowdown_is_that_of_the_same_seed() -> None:
+def test_devices_that_jobs_held_are_those_of_their_work_where_nothing_slows_it_down(machines, busy_jobs) -> None:
+    result = Simulation(machines, busy_jobs, ARMS["kube_default"], SimulationSettings()).run()
+    summary = summarize(result, busy_jobs, machines)
+    assert summary.missed == 0
+    hours = summary.end_s / 3600.0
+    assert summary.cores_held == pytest.approx(summary.work_core_hours / (machines.allocatable[0].sum() / 1000 * hours))
+    assert summary.gpus_held == pytest.approx(summary.work_gpu_hours / (machines.gpus.sum() * hours))
+    # The load is that of the two hours of arrivals, and the run takes longer.
+    assert 0.05 < summary.gpus_held < 0.3
+
+
+def test_a_job_that_waits_is_stretched_and_not_slowed_down(machines, equal_jobs) -> None:
+    cores = int(machines.allocatable[0].max()) // 1000
+    largest = int((machines.allocatable[0] // 1000 >= cores).sum())
+    jobs = equal_jobs([0.0] * (largest + 1), cores=cores, work_s=50.0)
+    summary = summarize(Simulation(machines, jobs, ARMS["kube_default"], SimulationSettings()).run(), jobs, machines)
+    assert summary.slowdown_mean(WorkloadClass.STANDARD) == pytest.approx(1.0)
+    # All but one have a node at once, and that one when they are done.
+    assert summary.stretch_mean(WorkloadClass.STANDARD) == pytest.approx((largest + 2.0) / (largest + 1))
+    assert summary.stretch_mean(WorkloadClass.PERFORMANCE) is None
+
+
+def test_a_change_of_stretch_is_that_of_the_same_seed() -> None:
     results = [_manifest("base", seed, _summary(1.0, groups=(_group(2.0 + seed),))) for seed in range(3)]
     results += [_manifest("slow", seed, _summary(1.0, groups=(_group(1.5 * (2.0 + seed)),))) for seed in range(3)]
     (pool,) = compare(results, "base")[1].pools
@@ -127,7 +163,7 @@ def test_a_change_of_slowdown_is_that_of_the_same_seed() -> None:
     )
 
 
-def test_a_pool_without_a_finished_job_in_a_seed_has_no_slowdown() -> None:
+def test_a_pool_without_a_finished_job_in_a_seed_has_no_stretch() -> None:
     results = [_manifest("base", 0, _summary(1.0, groups=(_group(2.0),)))]
     results += [_manifest("other", 0, _summary(1.0, groups=(_group(0.0, done=0),)))]
     assert [len(arm.pools) for arm in compare(results, "base")] == [1, 0]

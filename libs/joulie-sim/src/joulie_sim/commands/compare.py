@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from joulie_sim.commands.inputs import INPUT_ERRORS
-from joulie_sim.commands.tables import comparison_table, slowdown_table, table_console
+from joulie_sim.commands.tables import comparison_table, stretch_table, table_console
 from joulie_sim.engine.comparison import compare
 from joulie_sim.engine.results import read_manifest
 
@@ -41,5 +41,5 @@ def run(arguments: argparse.Namespace) -> int:
         return _EXIT_USAGE
     console = table_console()
     console.print(comparison_table(f"{manifests[0].nodes} nodes", arms))
-    console.print(slowdown_table(arms))
+    console.print(stretch_table(arms))
     return 0

@@ -26,7 +26,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "plot",
         help="plot results",
-        description="Plot the power of several results over time, and the p95 slowdown of each class and pool.",
+        description="Plot the power of several results over time, and the p95 stretch of each class and pool.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -75,8 +75,8 @@ def _bars(axes: "mpl.axes.Axes", manifests: Sequence[Manifest]) -> None:
     groups = manifests[0].summary.groups
     for number, manifest in enumerate(manifests):
         places = [place + number * width for place in range(len(groups))]
-        axes.bar(places, [group.slowdown_p95 for group in manifest.summary.groups], width, label=manifest.arm)
+        axes.bar(places, [group.stretch_p95 for group in manifest.summary.groups], width, label=manifest.arm)
     middle = 0.4 - width / 2
     names = [f"{group.workload_class}, {group.pool}" for group in groups]
     axes.set_xticks([place + middle for place in range(len(groups))], names)
-    axes.set(ylabel="p95 slowdown", ylim=(0, None))
+    axes.set(ylabel="p95 stretch", ylim=(0, None))

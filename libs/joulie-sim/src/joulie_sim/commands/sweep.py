@@ -18,7 +18,7 @@ from joulie_sim.commands.inputs import (
 )
 from joulie_sim.commands.plot import write_power_plot
 from joulie_sim.commands.protocol import PROTOCOLS
-from joulie_sim.commands.tables import comparison_table, replay_notes, slowdown_table, table_console
+from joulie_sim.commands.tables import comparison_table, replay_notes, stretch_table, table_console
 from joulie_sim.engine.comparison import compare
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.results import read_manifest
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             results = _simulate_load(arguments, machines, load, directory)
             compared = compare([read_manifest(result) for result in results], arguments.arms[0])
             console.print(comparison_table(f"{len(machines)} nodes, load {load:g}", compared))
-            console.print(slowdown_table(compared))
+            console.print(stretch_table(compared))
             picture = directory.with_name(f"{directory.name}.png")
             write_power_plot(picture, [directory / "seed-0" / arm for arm in arguments.arms])
             console.print(f"plot: {picture}", highlight=False)

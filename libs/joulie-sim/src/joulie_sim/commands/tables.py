@@ -37,17 +37,19 @@ def summary_table(arm: str, summary: SimulationSummary) -> Table:
         f"{summary.joules_per_core_second:,.2f} J per core-second of work",
         f"{summary.done:,} of {summary.jobs:,} jobs done",
         f"{summary.dropped:,} dropped",
+        f"{summary.cores_held:.0%} of the cores and {summary.gpus_held:.0%} of the GPUs held on average",
         f"{summary.transitions:,} transitions",
     )
     table = Table(title=arm, caption="; ".join(facts))
-    for title in ("class", "pool", "jobs", "done", "device hours", "slowdown mean", "p50", "p95", "p99", "running"):
-        table.add_column(title, justify="left" if title in {"class", "pool"} else "right")
+    columns = ("jobs", "done", "device hours", "stretch mean", "p50", "p95", "p99", "slowdown mean")
+    for title in ("class", "pool", *columns):
+        table.add_column(title, justify="right" if title in columns else "left")
     for group in (*summary.groups, *summary.hardware):
-        slowdowns = (group.slowdown_mean, group.slowdown_p50, group.slowdown_p95, group.slowdown_p99)
+        stretches = (group.stretch_mean, group.stretch_p50, group.stretch_p95, group.stretch_p99)
         table.add_row(
             *(group.workload_class, group.pool, f"{group.jobs:,}", f"{group.done:,}"),
             f"{group.work_device_hours:,.0f}",
-            *(f"{value:.3f}" for value in (*slowdowns, group.running_slowdown_mean)),
+            *(f"{value:.3f}" for value in (*stretches, group.slowdown_mean)),
         )
     return table
 
@@ -56,8 +58,8 @@ def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
     """Return arms beside each other; the first is the baseline."""
     table = Table(
         title=title,
-        caption="savings: percent less energy than the first arm with the same seed, up to the same end; J: IT energy "
-        "per second of work of a core; +- is half of the 95 % confidence interval over the seeds",
+        caption="savings: percent less energy than the first arm with the same seed, up to the later of both ends; J: "
+        "IT energy per second of work of a core; +- is half of the 95 % confidence interval over the seeds",
     )
     columns = ("IT kWh", "IT saving %", "facility saving %", "peak kW", "ramp p99 kW", "core hours", "GPU hours", "J")
     for column in ("arm", "seeds", *columns, "missed", "dropped"):
@@ -80,10 +82,10 @@ def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
     return table
 
 
-def slowdown_table(arms: Sequence[ArmComparison]) -> Table:
-    """Return the slowdown of each class by pool, then by the hardware family of the nodes on which the jobs ran."""
+def stretch_table(arms: Sequence[ArmComparison]) -> Table:
+    """Return the stretch of each class by pool, then by the hardware family of the nodes on which the jobs ran."""
     table = Table(
-        title="slowdown",
+        title="stretch",
         caption="time from arrival to completion over the work, of jobs that are done; changes: percent of the first "
         "arm's with the same seed",
     )
@@ -104,42 +106,42 @@ def slowdown_table(arms: Sequence[ArmComparison]) -> Table:
 def saving_table(title: str, manifests: Sequence[Manifest]) -> Table:
     """Return what arms save against the first one, and which pods pay for it, for readers who know none of the arms."""
     first = manifests[0].summary
-    end_s = max(manifest.summary.end_s for manifest in manifests)
     table = Table(
         title=title,
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
-        caption="energy: all servers at the wall, without cooling, until the last pod of any arm ended\n"
-        "performance, standard: pods' mean time from creation to end, over that at full speed",
+        caption="energy: all servers at the wall, without cooling, until the last pod of the arm ended\n"
+        "saved: against the first arm, both until the last pod of either ended\n"
+        "performance, standard: mean stretch of pods, that is time from creation to end over that at full speed",
     )
     for column in ("arm", "energy", "saved", "performance", "standard", "paid by"):
         words = column in {"arm", "paid by"}
         table.add_column(column, justify="left" if words else "right", no_wrap=column != "paid by")
     for manifest in manifests:
         summary = manifest.summary
-        kwh, baseline_kwh = summary.it_kwh_until(end_s), first.it_kwh_until(end_s)
+        end_s = max(first.end_s, summary.end_s)
+        saved = 1.0 - summary.it_kwh_until(end_s) / first.it_kwh_until(end_s)
         table.add_row(
             manifest.arm,
-            f"{kwh:,.0f} kWh",
-            "-" if summary is first else f"{100.0 * (1.0 - kwh / baseline_kwh):.1f} %",
-            *(_class_slowdown(summary, each) for each in (WorkloadClass.PERFORMANCE, WorkloadClass.STANDARD)),
+            f"{summary.it_kwh:,.0f} kWh",
+            "-" if summary is first else f"{100.0 * saved:.1f} %",
+            *(_class_stretch(summary, each) for each in (WorkloadClass.PERFORMANCE, WorkloadClass.STANDARD)),
             "-" if summary is first else _paid_by(summary, first),
         )
     return table
 
 
-def _class_slowdown(summary: SimulationSummary, workload_class: WorkloadClass) -> str:
-    slowdown = summary.slowdown_mean(workload_class)
-    # 0 is a class without pods that are done.
-    return f"{slowdown:.2f} x" if slowdown else "-"
+def _class_stretch(summary: SimulationSummary, workload_class: WorkloadClass) -> str:
+    stretch = summary.stretch_mean(workload_class)
+    return "-" if stretch is None else f"{stretch:.2f} x"
 
 
 def _paid_by(summary: SimulationSummary, baseline: SimulationSummary) -> str:
     rises = [
-        (100.0 * (group.slowdown_mean / before.slowdown_mean - 1.0), group)
+        (100.0 * (group.stretch_mean / before.stretch_mean - 1.0), group)
         for group, before in zip(summary.groups, baseline.groups, strict=True)
-        if before.slowdown_mean and group.done
+        if before.stretch_mean and group.done
     ]
     missed = summary.missed - baseline.missed
     notes = [f"{missed} more pods not done"] if missed > 0 else []

@@ -1,6 +1,7 @@
 """Observation of a run: watches nodes and pods, reads power from the simulator, and records both."""
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NoReturn
 
 import aiohttp
@@ -13,17 +14,25 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
 from joulie_core.pod import Pod
+from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.record import RecordedNode, RunRecord, Sample
 from joulie_sim.server.ledger import class_of
-from joulie_sim.workload.item import WORKLOAD_LABEL
+from joulie_sim.workload.item import WORKLOAD_LABEL, WorkItem
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0)
+_PLANNED_TIMEOUT_S: Final = 180.0
+_PLANNED_POLL_S: Final = 0.25
 
 
 class Observer:
-    """Fills `record`; `clock` returns the seconds since the start of the workload.
+    """Fills `record`.
 
-    `node_selector` selects the nodes that are simulated; the default is all of them.
+    Args:
+        client: reads nodes and pods.
+        sim_url: of the live simulator.
+        workload: value of the pods' workload label.
+        clock: returns the seconds since the start of the workload.
+        node_selector: selects the nodes that are simulated; the default is all of them.
     """
 
     def __init__(
@@ -58,8 +67,7 @@ class Observer:
             aiohttp.ClientError: the simulator cannot be reached, or answers with an error.
             TimeoutError: it does not answer in time.
         """
-        async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:
-            state: Mapping[str, Any] = await answer.json()
+        state = await self._simulator_state(session)
         drawn = {SchedulableClass(node_class): joules for node_class, joules in state["energyJoulesByClass"].items()}
         if self._energy_before is None:
             self._energy_before = drawn
@@ -72,6 +80,38 @@ class Observer:
             for name, node in state["nodes"].items()
         }
         return self.record.sample(readings, self._clock())
+
+    def created(self, item: WorkItem) -> None:
+        """Record that a pod is sent to the API server."""
+        self.record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=self._clock())
+
+    async def wait_planned(
+        self, check: Callable[[], Awaitable[None]], *, nodes: int, timeout_s: float = _PLANNED_TIMEOUT_S
+    ) -> None:
+        """Wait until the operator has assigned a profile to every one of so many nodes; `check` is called meanwhile.
+
+        Raises:
+            DemoError: it has not in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self.record.classes) < nodes or self._unplanned():
+                    await check()
+                    await asyncio.sleep(_PLANNED_POLL_S)
+        except TimeoutError:
+            waiting = self._unplanned()
+            raise DemoError(
+                f"{len(waiting)} of {len(self.record.classes)} nodes have no profile after {timeout_s:.0f} s: "
+                f"{waiting[:3]}"
+            ) from None
+
+    def _unplanned(self) -> list[str]:
+        return [name for name, found in self.record.classes.items() if found is SchedulableClass.UNKNOWN]
+
+    async def _simulator_state(self, session: aiohttp.ClientSession) -> Mapping[str, Any]:
+        async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:
+            state: Mapping[str, Any] = await answer.json()
+        return state
 
     def _node_changed(self, name: str, _old: Node | None, new: Node | None) -> None:
         if new is None:

@@ -1,6 +1,6 @@
 """Record of a run: pods and their times, transitions of nodes, samples of power. No I/O.
 
-Times are seconds since the start of the workload, as observed by this process; the API server's timestamps in objects
+Times are seconds since the start of the workload by the clock of the observer; the API server's timestamps in objects
 have only whole seconds.
 """
 
@@ -11,6 +11,7 @@ from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_sim.pod_figures import slowdown, wait
 
 #: A binding is observed some time after its decision, and the label of the node by another watch: a pod counts as
 #: placed on every class that its node had within this time before.
@@ -37,14 +38,14 @@ class PodTrack:
     @property
     def wait_s(self) -> float | None:
         """Seconds from creation to binding."""
-        return None if self.bound_s is None else self.bound_s - self.created_s
+        return None if self.bound_s is None else wait(self.created_s, self.bound_s)
 
     @property
     def slowdown(self) -> float | None:
         """Time from running to finished over the work; None for an unfinished pod."""
         if self.finished_s is None or self.running_s is None or self.work_s <= 0.0:
             return None
-        return (self.finished_s - self.running_s) / self.work_s
+        return slowdown(self.running_s, self.finished_s, self.work_s)
 
 
 @dataclass(frozen=True, slots=True)

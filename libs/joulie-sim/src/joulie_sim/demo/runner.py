@@ -15,9 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from joulie_api.client import KubeClient
-from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_devcluster.host.progress import Reporter
-from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.options import Options
@@ -31,11 +29,9 @@ from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_v
 from joulie_sim.demo.without_joulie import DemoArm, DemoComparison, compare_without_joulie
 from joulie_sim.recording.files import RecordingFiles
 from joulie_sim.recording.recorder import ClusterRecorder
-from joulie_sim.workload.item import WorkItem
 
 _SAMPLE_S: Final = 1.0
 _PLAIN_LINE_S: Final = 10.0
-_PLANNED_TIMEOUT_S: Final = 180.0
 #: Maximum duration of a run over the requested one: caps and queues prolong it.
 _DURATION_FACTOR: Final = 2.0
 
@@ -83,7 +79,7 @@ class Demo:
                 node_selector=site.node_selector,
             )
             following: list[asyncio.Task[Any]] = [group.create_task(work) for work in observer.runs()]
-            await self._wait_planned(site, observer)
+            await observer.wait_planned(site.supervisor.check, nodes=self._scenario.node_count)
             self._stopwatch.reset()
             directory = make_directory(self._options.out, "demo")
             files = files_open.enter_context(RecordingFiles(directory / "recording"))
@@ -99,24 +95,8 @@ class Demo:
         return directory
 
     async def _feed(self, client: KubeClient, observer: Observer, site: Site) -> None:
-        def created(item: WorkItem) -> None:
-            observer.record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=self._clock())
-
         items = self._scenario.items
-        await feed(client, items, workload=WORKLOAD, clock=self._clock, on_create=created, spec=site.pod_spec)
-
-    async def _wait_planned(self, site: Site, observer: Observer) -> None:
-        """Wait until the operator has assigned a profile to every node."""
-        deadline_s = self._clock() + _PLANNED_TIMEOUT_S
-        while True:
-            await site.supervisor.check()
-            classes = observer.record.classes
-            waiting = [name for name, node_class in classes.items() if node_class is SchedulableClass.UNKNOWN]
-            if not waiting and len(classes) >= self._scenario.node_count:
-                return
-            if self._clock() > deadline_s:
-                raise DemoError(f"{len(waiting)} nodes have no profile after {_PLANNED_TIMEOUT_S:.0f} s: {waiting[:3]}")
-            await asyncio.sleep(_SAMPLE_S / 4)
+        await feed(client, items, workload=WORKLOAD, clock=self._clock, on_create=observer.created, spec=site.pod_spec)
 
     async def _show(
         self,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from joulie_devcluster.control_plane.nodes import NodeClass, default_node_classes, scale
-from joulie_sim.demo.openb_nodes import node_classes
 from joulie_sim.demo.options import Options
 from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, read_nodes, read_pods
+from joulie_sim.workload.openb_nodes import node_classes
 
 #: Pods arrive in this share of the duration, so that the last of them can complete within it.
 _ARRIVAL_SHARE: Final = 0.65

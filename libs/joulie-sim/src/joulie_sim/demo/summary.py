@@ -11,9 +11,9 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import PodTrack, RunRecord
 from joulie_sim.demo.without_joulie import DemoComparison
+from joulie_sim.energy import JOULES_PER_KWH
 
 _THROUGHPUT_WINDOW_S: Final = 5.0
-_JOULES_PER_KWH: Final = 3_600_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def summarize(
         duration_s=duration_s,
         nodes=len(record.classes),
         classes=classes,
-        energy_kwh={node_class: joules / _JOULES_PER_KWH for node_class, joules in energy_joules.items()},
+        energy_kwh={node_class: joules / JOULES_PER_KWH for node_class, joules in energy_joules.items()},
         mean_watts=_mean(watts),
         peak_watts=max(watts, default=None),
         transitions=record.transition_count,

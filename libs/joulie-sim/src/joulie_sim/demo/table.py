@@ -1,6 +1,6 @@
 """Display of the demo while it runs and at its end: tables, or lines if there is no terminal. No I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rich.console import Group
@@ -12,6 +12,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import ClassSample, RunRecord, Sample
 from joulie_sim.demo.summary import ClassSummary, Summary
 from joulie_sim.demo.without_joulie import DemoComparison
+from joulie_sim.tables import TextTable
 
 _STYLES: Final = {
     SchedulableClass.PERFORMANCE: "bold red",
@@ -48,12 +49,14 @@ def summary_view(summary: Summary) -> Group:
 
 
 def _nodes(sample: Sample) -> Table:
-    table = _table("nodes by profile", "profile", "nodes", "watts", "cap watts", "of cap", "pods")
-    rows = [*_present(sample)]
-    for node_class, found in rows:
-        table.add_row(Text(node_class.value, style=_STYLES[node_class]), *_node_cells(found))
+    found = _present(sample)
+    rows: list[tuple[str | Text, ...]] = [
+        (Text(node_class.value, style=_STYLES[node_class]), *_node_cells(each)) for node_class, each in found
+    ]
+    header = ("profile", "nodes", "watts", "cap watts", "of cap", "pods")
+    table = TextTable(header, rows, "nodes by profile").rich()
     table.add_section()
-    table.add_row("all", *_node_cells(_total(found for _, found in rows)))
+    table.add_row("all", *_node_cells(_total(each for _, each in found)))
     return table
 
 
@@ -79,87 +82,83 @@ def _present(sample: Sample) -> list[tuple[SchedulableClass, ClassSample]]:
 
 
 def _pods(record: RunRecord, sample: Sample) -> Table:
-    table = _table("pods by class", "class", "pending", "running", "done", "mean wait", "of the workload")
+    rows = []
     for workload, found in sample.pods.items():
         waits = [
             track.wait_s
             for track in record.pods.values()
             if track.workload_class is workload and track.wait_s is not None
         ]
-        total = found.pending + found.running + found.finished
-        table.add_row(
-            workload.value,
-            str(found.pending),
-            str(found.running),
-            str(found.finished),
-            f"{sum(waits) / len(waits):.2f} s" if waits else "-",
-            f"{100 * found.finished / total:.0f} % done" if total else "-",
-        )
-    return table
+        counts = (found.pending, found.running, found.finished)
+        done = f"{100 * found.finished / sum(counts):.0f} % done" if sum(counts) else "-"
+        rows.append((workload.value, *map(str, counts), f"{sum(waits) / len(waits):.2f} s" if waits else "-", done))
+    header = ("class", "pending", "running", "done", "mean wait", "of the workload")
+    return TextTable(header, rows, "pods by class").rich()
 
 
 def _transitions(record: RunRecord) -> Table:
-    table = _table(f"last transitions ({record.transition_count} so far)", "at", "node", "from", "to")
     last = list(record.transitions)[-_TRANSITIONS_SHOWN:]
-    for change in reversed(last):
-        table.add_row(
+    rows: list[tuple[str | Text, ...]] = [
+        (
             f"{change.at_s:.0f} s",
             change.node,
             Text(change.before.value, style=_STYLES[change.before]),
             Text(change.after.value, style=_STYLES[change.after]),
         )
+        for change in reversed(last)
+    ]
     # Empty rows keep the height of the display constant.
-    for _ in range(_TRANSITIONS_SHOWN - len(last)):
-        table.add_row("", "", "", "")
-    return table
+    rows += [("", "", "", "")] * (_TRANSITIONS_SHOWN - len(last))
+    title = f"last transitions ({record.transition_count} so far)"
+    return TextTable(("at", "node", "from", "to"), rows, title).rich()
 
 
 def _summary_pods(summary: Summary) -> Table:
-    table = _table("pods", "", *(workload.value for workload in summary.classes))
-    rows: list[tuple[str, list[str]]] = [
-        (name, [read(found) for found in summary.classes.values()])
-        for name, read in (
-            ("created", lambda found: str(found.created)),
-            ("scheduled", lambda found: str(found.bound)),
-            ("completed", lambda found: str(found.finished)),
-            ("mean wait for a node", lambda found: _number(found.mean_wait_s, "s")),
-            ("95th percentile of the wait", lambda found: _number(found.p95_wait_s, "s")),
-            ("mean slowdown", lambda found: _number(found.mean_slowdown, "x")),
-            ("placed on performance nodes", lambda found: _placed(found, SchedulableClass.PERFORMANCE)),
-            ("placed on eco nodes", lambda found: _placed(found, SchedulableClass.ECO)),
-            ("placed on draining or unknown nodes", _placed_elsewhere),
-        )
-    ]
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    return table
+    figures: tuple[tuple[str, Callable[[ClassSummary], str]], ...] = (
+        ("created", lambda found: str(found.created)),
+        ("scheduled", lambda found: str(found.bound)),
+        ("completed", lambda found: str(found.finished)),
+        ("mean wait for a node", lambda found: _number(found.mean_wait_s, "s")),
+        ("95th percentile of the wait", lambda found: _number(found.p95_wait_s, "s")),
+        ("mean slowdown", lambda found: _number(found.mean_slowdown, "x")),
+        ("placed on performance nodes", lambda found: _placed(found, SchedulableClass.PERFORMANCE)),
+        ("placed on eco nodes", lambda found: _placed(found, SchedulableClass.ECO)),
+        ("placed on draining or unknown nodes", _placed_elsewhere),
+    )
+    rows = [(name, *map(read, summary.classes.values())) for name, read in figures]
+    return TextTable(("", *(workload.value for workload in summary.classes)), rows, "pods").rich()
 
 
 def _summary_cluster(summary: Summary) -> Table:
-    table = _table("cluster", "", "value")
-    table.add_row("nodes", str(summary.nodes))
-    table.add_row("duration of the workload", f"{summary.duration_s:.0f} s")
-    table.add_row("mean power", _number(summary.mean_watts, "W", digits=0))
-    table.add_row("peak power", _number(summary.peak_watts, "W", digits=0))
-    for node_class, kwh in summary.energy_kwh.items():
-        if kwh > 0.0:
-            table.add_row(f"energy of {node_class.value} nodes", f"{kwh:.3f} kWh")
-    table.add_row("transitions of nodes", str(summary.transitions))
-    table.add_row("scheduler, best 5 s", f"{summary.peak_pods_per_s:.1f} pods/s")
-    table.add_row("services restarted", str(summary.restarts))
-    return table
+    rows = [
+        ("nodes", str(summary.nodes)),
+        ("duration of the workload", f"{summary.duration_s:.0f} s"),
+        ("mean power", _number(summary.mean_watts, "W", digits=0)),
+        ("peak power", _number(summary.peak_watts, "W", digits=0)),
+        *(
+            (f"energy of {node_class.value} nodes", f"{kwh:.3f} kWh")
+            for node_class, kwh in summary.energy_kwh.items()
+            if kwh > 0.0
+        ),
+        ("transitions of nodes", str(summary.transitions)),
+        ("scheduler, best 5 s", f"{summary.peak_pods_per_s:.1f} pods/s"),
+        ("services restarted", str(summary.restarts)),
+    ]
+    return TextTable(("", "value"), rows, "cluster").rich()
 
 
 def _summary_without(found: DemoComparison) -> tuple[Table, Text]:
-    columns = ("with Joulie, measured", "with Joulie, simulated", "without Joulie, simulated")
-    table = _table("the same pods without Joulie", "", *columns)
     arms = (found.measured, found.simulated, found.without)
-    table.add_row("energy of CPUs and GPUs", *(f"{arm.kwh:.3f} kWh" for arm in arms))
-    for workload in WorkloadClass:
-        slowdowns = (_number(arm.slowdowns[workload], "x") for arm in arms)
-        table.add_row(f"mean slowdown of {workload.value} pods", *slowdowns)
-    table.add_row("transitions of nodes", *(str(arm.transitions) for arm in arms))
-    return table, Text(
+    rows = [
+        ("energy of CPUs and GPUs", *(f"{arm.kwh:.3f} kWh" for arm in arms)),
+        *(
+            (f"mean slowdown of {workload.value} pods", *(_number(arm.slowdowns[workload], "x") for arm in arms))
+            for workload in WorkloadClass
+        ),
+        ("transitions of nodes", *(str(arm.transitions) for arm in arms)),
+    ]
+    header = ("", "with Joulie, measured", "with Joulie, simulated", "without Joulie, simulated")
+    return TextTable(header, rows, "the same pods without Joulie").rich(), Text(
         f"By the simulated runs with and without Joulie, {found.conclusion}, by which the simulated run with Joulie "
         "differs from the measured one."
     )
@@ -178,13 +177,6 @@ def _placed_elsewhere(found: ClassSummary) -> str:
 
 def _number(value: float | None, unit: str, *, digits: int = 2) -> str:
     return "-" if value is None else f"{value:,.{digits}f} {unit}"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="italic", expand=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    return table
 
 
 def closing_line(summary: Summary) -> str:

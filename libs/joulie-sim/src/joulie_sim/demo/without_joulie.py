@@ -14,6 +14,7 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import Draw, limited_draw
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_sim.demo.record import PodTrack
+from joulie_sim.energy import kwh_until
 from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, machines_of
@@ -27,7 +28,6 @@ from joulie_sim.workload.item import WorkItem
 
 _ALL_NODES: Final = 100
 _PERCENT: Final = 100.0
-_SECONDS_PER_HOUR: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class DemoArm:
     """One run of the demo's pods; energies up to the time at which the last of the runs ended."""
 
     kwh: float
-    #: Mean time from running to completed over the work.
+    #: Means.
     slowdowns: Mapping[WorkloadClass, float | None]
     transitions: int
 
@@ -130,10 +130,9 @@ def compare_without_joulie(
     without = simulated(Arm(name="without", summary="kube-scheduler alone"))
     twin = simulated(Arm(name="with", summary="Joulie", nodes_to_score_pct=_ALL_NODES, joulie=joulie))
     end_s = max(duration_s, without.end_s, twin.end_s)
-    # The demo's machines, too, are idle from the end of its last pod on.
-    rest_kwh = without.idle_kw * (end_s - duration_s) / _SECONDS_PER_HOUR
     return DemoComparison(
-        measured=replace(measured, kwh=measured.kwh + rest_kwh),
+        # The demo's machines, too, are idle from the end of its last pod on.
+        measured=replace(measured, kwh=kwh_until(end_s, measured.kwh, duration_s, idle_kw=without.idle_kw)),
         simulated=_arm(twin, end_s),
         without=_arm(without, end_s),
     )
@@ -142,12 +141,6 @@ def compare_without_joulie(
 def _arm(summary: SimulationSummary, end_s: float) -> DemoArm:
     return DemoArm(
         kwh=summary.it_kwh_until(end_s),
-        slowdowns={each: _running_slowdown(summary, each) for each in WorkloadClass},
+        slowdowns={each: summary.slowdown_mean(each) for each in WorkloadClass},
         transitions=summary.transitions,
     )
-
-
-def _running_slowdown(summary: SimulationSummary, workload_class: WorkloadClass) -> float | None:
-    groups = [group for group in summary.groups if group.workload_class == workload_class.value and group.done]
-    done = sum(group.done for group in groups)
-    return sum(group.running_slowdown_mean * group.done for group in groups) / done if done else None

@@ -1,7 +1,8 @@
 """Comparison of arms over the same inputs: differences from a baseline, seed by seed.
 
-Arms that end later pay for idle nodes until then. So energies are compared up to the end of the last arm of the same
-seed; every arm then draws idle power from its own end on.
+An arm that ends later than the baseline has drawn idle power meanwhile that the other has not. So both energies of a
+pair, an arm and its baseline of the same seed, count up to the later of their two ends, with idle power from the own
+end on: other arms have no influence on what an arm saves. See docs/decisions/0037-steady-load.md.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Final
 
-from joulie_core.demand import WorkloadClass
 from joulie_sim.engine.results import Manifest
 from joulie_sim.engine.summary import GroupSummary, SimulationSummary
 
@@ -42,8 +42,8 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class SlowdownComparison:
-    """Slowdown of one class in one pool; changes are percent of the baseline's of the same seed."""
+class StretchComparison:
+    """Stretch of one class in one pool; changes are percent of the baseline's of the same seed."""
 
     workload_class: str
     pool: str
@@ -59,7 +59,8 @@ class SlowdownComparison:
 class ArmComparison:
     """One arm over all seeds.
 
-    Savings are percent of the baseline's energy, of the same seed and up to the same end, positive where less is used.
+    Savings are percent of the baseline's energy, of the same seed and up to the later end of the two, positive where
+    less is used; energies are the arm's up to that end.
     """
 
     arm: str
@@ -75,10 +76,9 @@ class ArmComparison:
     work_gpu_hours: Interval
     #: IT energy up to the arm's own end per second of work of one hardware thread.
     joules_per_core_second: Interval
-    slowdown: dict[WorkloadClass, Interval]
     #: By class and pool, and by class and hardware family.
-    pools: tuple[SlowdownComparison, ...]
-    hardware: tuple[SlowdownComparison, ...]
+    pools: tuple[StretchComparison, ...]
+    hardware: tuple[StretchComparison, ...]
     missed: int
     dropped: int
 
@@ -98,15 +98,13 @@ def compare(manifests: Sequence[Manifest], baseline: str) -> list[ArmComparison]
         raise ComparisonError("the results have different nodes, jobs or protocols")
     if any(seeds.keys() != arms[baseline].keys() for seeds in arms.values()):
         raise ComparisonError("the arms have different seeds")
-    ends = {seed: max(seeds[seed].end_s for seeds in arms.values()) for seed in arms[baseline]}
     order = sorted(arms, key=lambda arm: arm != baseline)
-    return [_compared(arm, arms[arm], arms[baseline], ends) for arm in order]
+    return [_compared(arm, arms[arm], arms[baseline]) for arm in order]
 
 
-def _compared(
-    arm: str, seeds: dict[int, SimulationSummary], baseline: dict[int, SimulationSummary], ends: dict[int, float]
-) -> ArmComparison:
+def _compared(arm: str, seeds: dict[int, SimulationSummary], baseline: dict[int, SimulationSummary]) -> ArmComparison:
     summaries = list(seeds.values())
+    ends = {seed: max(summary.end_s, baseline[seed].end_s) for seed, summary in seeds.items()}
     it_kwh = {seed: summary.it_kwh_until(ends[seed]) for seed, summary in seeds.items()}
     facility_kwh = {seed: summary.facility_kwh_until(ends[seed]) for seed, summary in seeds.items()}
     return ArmComparison(
@@ -123,40 +121,36 @@ def _compared(
         work_core_hours=Interval.of([summary.work_core_hours for summary in summaries]),
         work_gpu_hours=Interval.of([summary.work_gpu_hours for summary in summaries]),
         joules_per_core_second=Interval.of([summary.joules_per_core_second for summary in summaries]),
-        slowdown={
-            workload_class: Interval.of([summary.slowdown_mean(workload_class) for summary in summaries])
-            for workload_class in WorkloadClass
-        },
-        pools=_slowdowns([(seeds[seed].groups, baseline[seed].groups) for seed in seeds]),
-        hardware=_slowdowns([(seeds[seed].hardware, baseline[seed].hardware) for seed in seeds]),
+        pools=_stretches([(seeds[seed].groups, baseline[seed].groups) for seed in seeds]),
+        hardware=_stretches([(seeds[seed].hardware, baseline[seed].hardware) for seed in seeds]),
         missed=sum(summary.missed for summary in summaries),
         dropped=sum(summary.dropped for summary in summaries),
     )
 
 
-def _slowdowns(
+def _stretches(
     pairs: Sequence[tuple[Sequence[GroupSummary], Sequence[GroupSummary]]],
-) -> tuple[SlowdownComparison, ...]:
-    """Return the slowdowns of the groups; pairs of an arm's and the baseline's groups of one seed, in equal order."""
+) -> tuple[StretchComparison, ...]:
+    """Return the stretches of the groups; pairs of an arm's and the baseline's groups of one seed, in equal order."""
     return tuple(
-        _slowdown([(own[index], base[index]) for own, base in pairs])
+        _stretch([(own[index], base[index]) for own, base in pairs])
         for index in range(len(pairs[0][0]))
-        # A group without a finished job has no slowdown, which is not a slowdown of 0.
+        # A group without a finished job has no stretch, which is not a stretch of 0.
         if all(own[index].done and base[index].done for own, base in pairs)
     )
 
 
-def _slowdown(pairs: Sequence[tuple[GroupSummary, GroupSummary]]) -> SlowdownComparison:
+def _stretch(pairs: Sequence[tuple[GroupSummary, GroupSummary]]) -> StretchComparison:
     own = [group for group, _ in pairs]
-    return SlowdownComparison(
+    return StretchComparison(
         workload_class=own[0].workload_class,
         pool=own[0].pool,
-        mean=Interval.of([group.slowdown_mean for group in own]),
-        p50=Interval.of([group.slowdown_p50 for group in own]),
-        p95=Interval.of([group.slowdown_p95 for group in own]),
-        p99=Interval.of([group.slowdown_p99 for group in own]),
-        mean_change_pct=Interval.of([_change(group.slowdown_mean, base.slowdown_mean) for group, base in pairs]),
-        p95_change_pct=Interval.of([_change(group.slowdown_p95, base.slowdown_p95) for group, base in pairs]),
+        mean=Interval.of([group.stretch_mean for group in own]),
+        p50=Interval.of([group.stretch_p50 for group in own]),
+        p95=Interval.of([group.stretch_p95 for group in own]),
+        p99=Interval.of([group.stretch_p99 for group in own]),
+        mean_change_pct=Interval.of([_change(group.stretch_mean, base.stretch_mean) for group, base in pairs]),
+        p95_change_pct=Interval.of([_change(group.stretch_p95, base.stretch_p95) for group, base in pairs]),
     )
 
 

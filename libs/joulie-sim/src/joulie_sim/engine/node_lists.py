@@ -15,9 +15,9 @@ from joulie_devcluster.control_plane.nodes import (
     read_node_classes,
     scale,
 )
-from joulie_sim.demo.openb_nodes import node_classes
 from joulie_sim.workload.openb import scaled_groups
 from joulie_sim.workload.openb_csv import read_nodes
+from joulie_sim.workload.openb_nodes import node_classes
 
 
 class NodeListError(Exception):

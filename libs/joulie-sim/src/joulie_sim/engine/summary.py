@@ -1,30 +1,30 @@
 """Figures of one simulation: energy, work done, and who was slowed down.
 
-Slowdown is the time from arrival to completion over the work: the time that the job would take alone at full speed.
-It is stated for each class of pods and each pool, as GPU jobs are few and a common percentile hides them; and for each
-class and hardware family of the nodes on which the jobs ran. Work counts as far as it was received, also of jobs that
-still run at the end.
+Stretch and slowdown (`joulie_sim.pod_figures`) are stated for each class of pods and each pool, as GPU jobs are few and
+a common percentile hides them; and for each class and hardware family of the nodes on which the jobs ran. Work counts
+as far as it was received, also of jobs that still run at the end.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from joulie_core.demand import WorkloadClass
+from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.records import SimulationResult
+from joulie_sim.pod_figures import slowdown, stretch
 
-_JOULES_PER_KWH: Final = 3.6e6
-_SECONDS_PER_HOUR: Final = 3600.0
 _MILLI: Final = 1000.0
 _POOLS: Final = ("cpu", "gpu")
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Jobs of one class in one pool; figures of slowdown are of jobs that are done, 0 where there is none."""
+    """Jobs of one class in one pool; stretch and slowdown are of jobs that are done, 0 where there is none."""
 
     workload_class: str
     #: `cpu` or `gpu` by what the jobs request; or the GPU model, else CPU model, of the nodes on which they ran.
@@ -33,12 +33,11 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     done: int
     #: Work received, times the GPUs of jobs that request some, times the cores of the others.
     work_device_hours: float
+    stretch_mean: float
+    stretch_p50: float
+    stretch_p95: float
+    stretch_p99: float
     slowdown_mean: float
-    slowdown_p50: float
-    slowdown_p95: float
-    slowdown_p99: float
-    #: Time from start to completion over the work: what caps cost.
-    running_slowdown_mean: float
 
 
 class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -59,6 +58,9 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     #: Work received, times the cores of the jobs, and times their GPUs.
     work_core_hours: float
     work_gpu_hours: float
+    #: Mean shares of all cores and of all GPUs that jobs held from the start to the end of the simulation.
+    cores_held: float
+    gpus_held: float
     #: IT and facility energy per second of work of one hardware thread.
     joules_per_core_second: float
     facility_joules_per_core_second: float
@@ -77,29 +79,38 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     def it_kwh_until(self, end_s: float) -> float:
         """Return the IT energy up to a common end, with idle power from this arm's own end on."""
-        return self.it_kwh + self.idle_kw * max(0.0, end_s - self.end_s) / _SECONDS_PER_HOUR
+        return kwh_until(end_s, self.it_kwh, self.end_s, idle_kw=self.idle_kw)
 
     def facility_kwh_until(self, end_s: float) -> float:
         """Return the facility's energy up to a common end, with its power for idle nodes from this arm's own end on."""
-        return self.facility_kwh + self.idle_facility_kw * max(0.0, end_s - self.end_s) / _SECONDS_PER_HOUR
+        return kwh_until(end_s, self.facility_kwh, self.end_s, idle_kw=self.idle_facility_kw)
 
-    def slowdown_mean(self, workload_class: WorkloadClass) -> float:
-        """Return the mean slowdown of a class in all pools."""
+    def stretch_mean(self, workload_class: WorkloadClass) -> float | None:
+        """Return the mean stretch of a class in all pools; None without a job that is done."""
+        return self._mean_of(workload_class, lambda group: group.stretch_mean)
+
+    def slowdown_mean(self, workload_class: WorkloadClass) -> float | None:
+        """Return the mean slowdown of a class in all pools; None without a job that is done."""
+        return self._mean_of(workload_class, lambda group: group.slowdown_mean)
+
+    def _mean_of(self, workload_class: WorkloadClass, figure: Callable[[GroupSummary], float]) -> float | None:
         groups = [group for group in self.groups if group.workload_class == workload_class.value]
         done = sum(group.done for group in groups)
-        return sum(group.slowdown_mean * group.done for group in groups) / done if done else 0.0
+        return sum(figure(group) * group.done for group in groups) / done if done else None
 
 
 def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> SimulationSummary:
     """Return the figures of a simulation of these jobs on these nodes."""
     work_s = jobs.work_s - result.jobs.left_s
     core_s, gpu_s = (float((devices * work_s).sum()) for devices in (jobs.cpu_milli / _MILLI, jobs.gpus))
+    ended_s = np.where(np.isnan(result.jobs.ended_s), result.end_s, result.jobs.ended_s)
+    held_s = np.nan_to_num(ended_s - result.jobs.started_s)
     watts = np.array(result.minutes.it_watts)
     ramps = np.abs(np.diff(watts))
     return SimulationSummary(
         end_s=result.end_s,
-        it_kwh=result.it_joules / _JOULES_PER_KWH,
-        facility_kwh=result.facility_joules / _JOULES_PER_KWH,
+        it_kwh=result.it_joules / JOULES_PER_KWH,
+        facility_kwh=result.facility_joules / JOULES_PER_KWH,
         peak_kw=float(watts.max(initial=0.0)) / 1000.0,
         ramp_p99_kw=_percentile(ramps, 99) / 1000.0,
         idle_kw=result.idle_watts / 1000.0,
@@ -107,8 +118,10 @@ def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> Simul
         jobs=len(jobs),
         done=int((~np.isnan(result.jobs.ended_s)).sum()),
         dropped=result.dropped,
-        work_core_hours=core_s / _SECONDS_PER_HOUR,
-        work_gpu_hours=gpu_s / _SECONDS_PER_HOUR,
+        work_core_hours=core_s / SECONDS_PER_HOUR,
+        work_gpu_hours=gpu_s / SECONDS_PER_HOUR,
+        cores_held=_share((jobs.cpu_milli * held_s).sum(), machines.allocatable[0].sum() * result.end_s),
+        gpus_held=_share((jobs.gpus * held_s).sum(), machines.gpus.sum() * result.end_s),
         joules_per_core_second=result.it_joules / core_s if core_s else 0.0,
         facility_joules_per_core_second=result.facility_joules / core_s if core_s else 0.0,
         transitions=result.transitions,
@@ -145,9 +158,8 @@ def _group(
     result: SimulationResult, jobs: Jobs, members: Bools, workload_class: WorkloadClass, pool: str
 ) -> GroupSummary:
     finished = members & ~np.isnan(result.jobs.ended_s)
-    work_s = jobs.work_s[finished]
-    slowdown = (result.jobs.ended_s - jobs.arrives_s)[finished] / work_s
-    running = (result.jobs.ended_s - result.jobs.started_s)[finished] / work_s
+    times = (result.jobs.ended_s[finished], jobs.work_s[finished])
+    stretches = stretch(jobs.arrives_s[finished], *times)
     devices = np.where(jobs.gpus > 0, jobs.gpus, jobs.cpu_milli / _MILLI)
     received_s = (devices * (jobs.work_s - result.jobs.left_s))[members]
     return GroupSummary(
@@ -155,13 +167,17 @@ def _group(
         pool=pool,
         jobs=int(members.sum()),
         done=int(finished.sum()),
-        work_device_hours=float(received_s.sum()) / _SECONDS_PER_HOUR,
-        slowdown_mean=_mean(slowdown),
-        slowdown_p50=_percentile(slowdown, 50),
-        slowdown_p95=_percentile(slowdown, 95),
-        slowdown_p99=_percentile(slowdown, 99),
-        running_slowdown_mean=_mean(running),
+        work_device_hours=float(received_s.sum()) / SECONDS_PER_HOUR,
+        stretch_mean=_mean(stretches),
+        stretch_p50=_percentile(stretches, 50),
+        stretch_p95=_percentile(stretches, 95),
+        stretch_p99=_percentile(stretches, 99),
+        slowdown_mean=_mean(slowdown(result.jobs.started_s[finished], *times)),
     )
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
 
 
 def _mean(values: Floats) -> float:

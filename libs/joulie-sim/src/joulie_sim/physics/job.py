@@ -6,6 +6,7 @@ Work is conserved: a job completes exactly when it has received its work seconds
 from dataclasses import dataclass
 
 from joulie_sim.physics.operation import Load
+from joulie_sim.pod_figures import slowdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +64,4 @@ class Completion:
     @property
     def slowdown(self) -> float:
         """Time taken over the time at full speed; 1 for a job without work."""
-        return (self.completed_s - self.started_s) / self.work_s if self.work_s > 0.0 else 1.0
+        return slowdown(self.started_s, self.completed_s, self.work_s) if self.work_s > 0.0 else 1.0

@@ -3,19 +3,17 @@ import pytest
 from joulie_core.demand import WorkloadClass
 from joulie_sim.demo.day.accounts import (
     DaySample,
-    PodWait,
     Power,
     ServerReading,
     add_up,
     energy_kwh,
     mean_over,
-    pod_waits,
     power_of,
     sampling_error_pct,
     wait_figures,
     waits_for_sleep_s,
 )
-from joulie_sim.demo.record import RunRecord
+from joulie_sim.demo.record import PodTrack
 
 AWAKE, WAKING, ASLEEP = Power.AWAKE, Power.WAKING, Power.ASLEEP
 
@@ -34,7 +32,9 @@ def sample(at_s, awake=0.0, waking=0.0, asleep=0.0, *, pending=0, device_watts=0
 
 
 def waited(wait_s):
-    return PodWait(wait_s=wait_s, work_s=10.0, finished=wait_s is not None)
+    """Return a pod that got a node after so long; None: never."""
+    bound_s = None if wait_s is None else 1.0 + wait_s
+    return PodTrack("p", WorkloadClass.STANDARD, created_s=1.0, bound_s=bound_s)
 
 
 @pytest.mark.parametrize(
@@ -89,16 +89,6 @@ def test_means_are_of_the_samples_in_the_hour():
     mean = mean_over(samples, 0.0, 3600.0)
     assert (mean.watts[AWAKE], mean.pending, mean.nodes[ASLEEP]) == (200.0, 3.0, 2.0)
     assert mean_over(samples, 7200.0, 10800.0) is None
-
-
-def test_waits_are_times_of_the_day_and_a_pod_without_a_node_has_none():
-    record = RunRecord()
-    for name in ("placed", "never"):
-        record.pod_created(name, WorkloadClass.STANDARD, work_s=60.0, now_s=1.0)
-    record.pod_seen("placed", node="n", phase="Succeeded", now_s=3.0)
-    waits = pod_waits(record.pods, speed=144.0)
-    assert waits["placed"] == PodWait(wait_s=288.0, work_s=60.0, finished=True)
-    assert waits["never"] == PodWait(wait_s=None, work_s=60.0, finished=False)
 
 
 def test_only_what_a_pod_waits_longer_than_without_sleep_is_because_of_sleep():

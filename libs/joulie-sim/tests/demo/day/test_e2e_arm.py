@@ -26,7 +26,7 @@ async def test_nodes_sleep_by_night_and_wake_by_day_and_no_pod_is_lost(tmp_path)
     assert len(day.wakes_s) >= 1
     # Half of a zone at most.
     assert max(sample.nodes[Power.ASLEEP] for sample in day.samples) in range(1, _NODES // 2 + 1)
-    assert {name: pod.finished for name, pod in day.waits.items()} == {item.name: True for item in items}
+    assert {name: pod.finished_s is not None for name, pod in day.pods.items()} == {item.name: True for item in items}
     assert day.ended_s is not None
     assert shown == day.samples
     for sample in day.samples:

@@ -2,10 +2,12 @@ import csv
 
 import pytest
 
-from joulie_sim.demo.day.accounts import ArmDay, DaySample, PodWait, Power
-from joulie_sim.demo.day.figures import by_the_hour, compared_until_s, comparison, markdown, scaling_note
+from joulie_core.demand import WorkloadClass
+from joulie_sim.demo.day.accounts import ArmDay, DaySample, Power
+from joulie_sim.demo.day.figures import by_the_hour, compared_until_s, comparison, scaling_note
 from joulie_sim.demo.day.output import write_all
 from joulie_sim.demo.day.scale import DAY_S, DayScale
+from joulie_sim.demo.record import RunRecord
 
 SCALE = DayScale(600.0)
 
@@ -24,8 +26,11 @@ def arm(title, watts, *, asleep=0, waits=(0.0, 10.0), ended_s=80_000.0, wakes_s=
         )
         for at_s in range(0, 86_401, 1800)
     ]
-    pods = {f"p{index}": PodWait(wait_s=wait_s, work_s=3600.0, finished=True) for index, wait_s in enumerate(waits)}
-    return ArmDay(title=title, samples=samples, waits=pods, ended_s=ended_s, slowdown=1.0, wakes_s=wakes_s)
+    record = RunRecord()
+    for index, wait_s in enumerate(waits):
+        record.pod_created(f"p{index}", WorkloadClass.STANDARD, work_s=3600.0, now_s=60.0)
+        record.pod_seen(f"p{index}", node="n", phase="Succeeded", now_s=60.0 + wait_s)
+    return ArmDay(title=title, samples=samples, pods=record.pods, ended_s=ended_s, slowdown=1.0, wakes_s=wakes_s)
 
 
 AWAKE = arm("without", 10_000.0)
@@ -80,6 +85,10 @@ def test_all_files_are_written_with_both_arms(tmp_path):
     assert {row["arm"] for row in samples} == {"without", "with"}
     assert len(samples) == len(AWAKE.samples) + len(ASLEEP.samples)
     text = paths[2].read_text()
-    assert markdown(tables[0]) in text
+    assert tables[0].markdown() in text
+    assert "| saved | - | 37.0 % |" in text
+    with paths[1].open() as file:
+        pods = list(csv.DictReader(file))
+    assert pods[-1] == {"arm": "with", "pod": "p1", "wait_s": "700.0", "work_s": "3600.0", "finished": "True"}
     assert "A second of the clock is 2.4 minutes of the day" in text
     assert paths[3].read_bytes().startswith(b"\x89PNG")

@@ -1,18 +1,16 @@
 """The accounts of a day: watts and energy by power state, pods that wait, and what sleep has to do with it. No I/O.
 
-Times and energies are those of the day; the record of pods has seconds of the clock, which `DayScale` converts.
+Times and energies are those of the day.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final
 
 from joulie_sim.demo.record import PodTrack
 from joulie_sim.demo.summary import percentile
-
-_JOULES_PER_KWH: Final = 3_600_000.0
+from joulie_sim.energy import JOULES_PER_KWH
 
 
 class Power(StrEnum):
@@ -54,25 +52,16 @@ class DaySample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodWait:
-    """How long a pod waited for a node, in seconds of the day; None: it never got one."""
-
-    wait_s: float | None
-    work_s: float
-    finished: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmDay:
     """What was observed of one arm."""
 
     title: str
     samples: Sequence[DaySample]
     #: By pod name.
-    waits: Mapping[str, PodWait]
+    pods: Mapping[str, PodTrack]
     #: When the last pod ended; None if one did not.
     ended_s: float | None
-    #: Mean time from running to completed over the work, of all pods.
+    #: Mean of all pods that are done.
     slowdown: float | None
     #: From the decision to wake a node until it takes pods, in seconds of the day.
     wakes_s: Sequence[float] = ()
@@ -102,7 +91,7 @@ def energy_kwh(samples: Sequence[DaySample], end_s: float) -> dict[Power, float]
     for sample, until_s in _held(samples, end_s):
         for power, watts in sample.watts.items():
             joules[power] += watts * (until_s - sample.at_s)
-    return {power: found / _JOULES_PER_KWH for power, found in joules.items()}
+    return {power: found / JOULES_PER_KWH for power, found in joules.items()}
 
 
 def sampling_error_pct(samples: Sequence[DaySample]) -> float:
@@ -138,19 +127,7 @@ class MeanSample:
     running: float
 
 
-def pod_waits(tracks: Mapping[str, PodTrack], *, speed: float) -> dict[str, PodWait]:
-    """Return the waits of pods; `speed` is seconds of the day per second of the clock."""
-    return {
-        name: PodWait(
-            wait_s=None if track.wait_s is None else track.wait_s * speed,
-            work_s=track.work_s,
-            finished=track.finished_s is not None,
-        )
-        for name, track in tracks.items()
-    }
-
-
-def waits_for_sleep_s(asleep: Mapping[str, PodWait], awake: Mapping[str, PodWait]) -> dict[str, float]:
+def waits_for_sleep_s(asleep: Mapping[str, PodTrack], awake: Mapping[str, PodTrack]) -> dict[str, float]:
     """Return by how much longer each pod waited with sleep than without; pods that never got a node are left out."""
     found = {}
     for name, pod in asleep.items():
@@ -160,9 +137,9 @@ def waits_for_sleep_s(asleep: Mapping[str, PodWait], awake: Mapping[str, PodWait
     return found
 
 
-def wait_figures(waits: Mapping[str, PodWait]) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return the median, the 95th and 99th percentile and the maximum of the waits."""
-    known = [pod.wait_s for pod in waits.values() if pod.wait_s is not None]
+def wait_figures(pods: Mapping[str, PodTrack]) -> tuple[float | None, float | None, float | None, float | None]:
+    """Return the median, the 95th and 99th percentile and the maximum of the waits for a node."""
+    known = [pod.wait_s for pod in pods.values() if pod.wait_s is not None]
     return percentile(known, 0.5), percentile(known, 0.95), percentile(known, 0.99), max(known, default=None)
 
 

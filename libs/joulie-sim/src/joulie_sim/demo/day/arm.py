@@ -18,12 +18,11 @@ from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
 from joulie_devcluster.host.progress import Reporter
-from joulie_sim.demo.day.accounts import ArmDay, DaySample, pod_waits
+from joulie_sim.demo.day.accounts import ArmDay, DaySample
 from joulie_sim.demo.day.observer import DayObserver
 from joulie_sim.demo.day.scale import DAY_S, DayScale, sleep_policy, stack_config
 from joulie_sim.demo.day.servers import DayServers
 from joulie_sim.demo.day.wall_power import WallPower
-from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.stopwatch import Stopwatch
 from joulie_sim.demo.supervisor import Supervisor
@@ -33,7 +32,6 @@ from joulie_sim.workload.item import WorkItem
 
 _WORKLOAD: Final = "day"
 _SAMPLE_S: Final = 0.5
-_PLANNED_TIMEOUT_S: Final = 180.0
 #: With 5 s a node that has booted kept the taint of an unreachable one for up to 12 minutes of the day.
 _NODE_MONITOR_S: Final = 0.5
 #: Longest run over the length of the day.
@@ -97,7 +95,7 @@ class DayArm:
             client,
             sim_url=stack.sim_url,
             workload=_WORKLOAD,
-            clock=self._clock,
+            clock=lambda: self._plan.scale.day_s(self._clock()),
             servers=self._servers.servers,
             wall_power=self._wall_power,
         )
@@ -108,7 +106,7 @@ class DayArm:
             try:
                 await self._servers.prove(client)
                 self._reporter.note(f"every server was powered off and on once; {self._clock():.0f} s")
-                await self._wait_planned(supervisor, observer)
+                await observer.wait_planned(supervisor.check, nodes=len(self._servers.servers))
                 if self._plan.spare is not None:
                     policy = sleep_policy(self._plan.scale, spare=self._plan.spare)
                     await client.create(NODE_SLEEP_POLICIES, policy)
@@ -120,23 +118,10 @@ class DayArm:
                     task.cancel()
         return self._result(observer, samples, restarts=supervisor.restarts.total())
 
-    async def _wait_planned(self, supervisor: Supervisor, observer: DayObserver) -> None:
-        deadline_s = self._clock() + _PLANNED_TIMEOUT_S
-        while unplanned := observer.unplanned:
-            await supervisor.check()
-            if self._clock() > deadline_s:
-                raise DemoError(
-                    f"{len(unplanned)} nodes have no profile after {_PLANNED_TIMEOUT_S:.0f} s: {unplanned[:3]}"
-                )
-            await asyncio.sleep(_SAMPLE_S)
-
     async def _feed(self, client: KubeClient, observer: DayObserver) -> None:
-        def created(item: WorkItem) -> None:
-            observer.record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=self._clock())
-
         scale = self._plan.scale
         items = [replace(item, arrives_s=scale.clock_s(item.arrives_s)) for item in self._plan.items]
-        await feed(client, items, workload=_WORKLOAD, clock=self._clock, on_create=created)
+        await feed(client, items, workload=_WORKLOAD, clock=self._clock, on_create=observer.created)
 
     async def _watch_day(
         self,
@@ -149,7 +134,7 @@ class DayArm:
         samples: list[DaySample] = []
         while True:
             await supervisor.check()
-            sample = await observer.sample(session, speed=self._plan.scale.speed)
+            sample = await observer.sample_servers(session)
             samples.append(sample)
             self._show(sample)
             done = feeding.done() and not observer.record.unfinished
@@ -158,16 +143,16 @@ class DayArm:
             await asyncio.sleep(_SAMPLE_S)
 
     def _result(self, observer: DayObserver, samples: Sequence[DaySample], *, restarts: int) -> ArmDay:
-        scale, tracks = self._plan.scale, observer.record.pods
-        ended_s = [track.finished_s for track in tracks.values() if track.finished_s is not None]
+        pods = observer.record.pods
+        ended_s = [pod.finished_s for pod in pods.values() if pod.finished_s is not None]
         whole = len(ended_s) == len(self._plan.items)
         return ArmDay(
             title=self._plan.title,
             samples=samples,
-            waits=pod_waits(tracks, speed=scale.speed),
-            ended_s=scale.day_s(max(ended_s)) if whole and ended_s else None,
+            pods=pods,
+            ended_s=max(ended_s) if whole and ended_s else None,
             slowdown=observer.slowdown,
-            wakes_s=[scale.day_s(seconds) for seconds in observer.wakes_clock_s],
+            wakes_s=observer.wakes_s,
             power_offs=sum(server.resets.count("GracefulShutdown") for server in self._servers.servers.values()),
             restarts=restarts,
         )

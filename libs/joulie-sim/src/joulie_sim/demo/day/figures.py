@@ -1,7 +1,6 @@
 """The tables of a day, as text: the comparison of both arms, and the day by the hour. No I/O."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from joulie_sim.demo.day.accounts import (
@@ -16,6 +15,7 @@ from joulie_sim.demo.day.accounts import (
 from joulie_sim.demo.day.scale import DAY_S, DayScale
 from joulie_sim.demo.day.servers import SERVERS
 from joulie_sim.demo.summary import percentile
+from joulie_sim.tables import TextTable
 
 #: A pod that a node has to boot for shall wait no longer than the boot and this, because of sleep.
 ALLOWANCE_S: Final = 60.0
@@ -26,29 +26,20 @@ _KILO: Final = 1000.0
 _SLACK_CLOCK_S: Final = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of text; the first column is left-aligned, the others are figures."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def compared_until_s(arms: Sequence[ArmDay]) -> float:
     """Return the end of the time over which energies are compared: midnight, or when the last pod of an arm ended."""
     ended = [arm.ended_s if arm.ended_s is not None else arm.samples[-1].at_s for arm in arms]
     return max(DAY_S, *ended)
 
 
-def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> Table:
+def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> TextTable:
     """Return the table of both arms: energy, nodes, pods and their waits."""
     end_s = compared_until_s((awake, asleep))
     arms = (awake, asleep)
     energies = [energy_kwh(arm.samples, end_s) for arm in arms]
     totals = [sum(found.values()) for found in energies]
-    figures = [wait_figures(arm.waits) for arm in arms]
-    extra = waits_for_sleep_s(asleep.waits, awake.waits)
+    figures = [wait_figures(arm.pods) for arm in arms]
+    extra = waits_for_sleep_s(asleep.pods, awake.pods)
     bar_s = SERVERS.boot_s + ALLOWANCE_S
     slack_s = scale.day_s(_SLACK_CLOCK_S)
     rows: list[tuple[str, ...]] = [
@@ -63,11 +54,11 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> Table:
         ("power-offs", *(str(arm.power_offs) for arm in arms)),
         ("nodes woken", *(str(len(arm.wakes_s)) for arm in arms)),
         ("from the decision to wake until a node takes pods, median and p95, min", *(_wakes(arm) for arm in arms)),
-        ("pods created", *(str(len(arm.waits)) for arm in arms)),
-        ("pods completed", *(str(sum(pod.finished for pod in arm.waits.values())) for arm in arms)),
+        ("pods created", *(str(len(arm.pods)) for arm in arms)),
+        ("pods completed", *(str(sum(pod.finished_s is not None for pod in arm.pods.values())) for arm in arms)),
         ("work completed, h", *(f"{_work_s(arm) / _HOUR_S:.1f}" for arm in arms)),
         ("last pod ended at, h", *("-" if arm.ended_s is None else f"{arm.ended_s / _HOUR_S:.2f}" for arm in arms)),
-        ("mean time from running to completed over the work", *(_number(arm.slowdown, 3) for arm in arms)),
+        ("mean slowdown", *(_number(arm.slowdown, 3) for arm in arms)),
         *(
             (f"wait for a node, {name}, min", *(_minutes(found[index]) for found in figures))
             for index, name in enumerate(("median", "p95", "p99", "longest"))
@@ -89,10 +80,10 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> Table:
         ("error of sampled energy", *(f"{sampling_error_pct(arm.samples):+.2f} %" for arm in arms)),
     ]
     header = ("times of the day", awake.title, asleep.title)
-    return Table("the day", header, tuple(rows))
+    return TextTable(header, rows, "the day")
 
 
-def by_the_hour(awake: ArmDay, asleep: ArmDay) -> Table:
+def by_the_hour(awake: ArmDay, asleep: ArmDay) -> TextTable:
     """Return the table of hourly means: watts and pods pending of both arms, nodes by what they do with sleep."""
     header = (
         "hour",
@@ -127,14 +118,7 @@ def by_the_hour(awake: ArmDay, asleep: ArmDay) -> Table:
                 f"{found.running:.0f}",
             )
         )
-    return Table("means of each hour", header, tuple(rows))
-
-
-def markdown(table: Table) -> str:
-    """Return a table in Markdown."""
-    aligned = "|".join(("---", *("---:" for _ in table.header[1:])))
-    lines = ["| " + " | ".join(cells) + " |" for cells in (table.header, *table.rows)]
-    return "\n".join([lines[0], f"|{aligned}|", *lines[1:]]) + "\n"
+    return TextTable(header, rows, "means of each hour")
 
 
 def scaling_note(scale: DayScale) -> str:
@@ -164,7 +148,7 @@ def _wakes(arm: ArmDay) -> str:
 
 
 def _work_s(arm: ArmDay) -> float:
-    return sum(pod.work_s for pod in arm.waits.values() if pod.finished)
+    return sum(pod.work_s for pod in arm.pods.values() if pod.finished_s is not None)
 
 
 def _minutes(seconds: float | None) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 
 from joulie_devcluster.host.paths import cache_home
 from joulie_sim.demo.day.accounts import ArmDay, Power
-from joulie_sim.demo.day.figures import Table, markdown
 from joulie_sim.demo.output import write_csv
+from joulie_sim.tables import TextTable
 
 _SAMPLE_HEADER: Final = (
     "arm",
@@ -21,7 +21,7 @@ _POD_HEADER: Final = ("arm", "pod", "wait_s", "work_s", "finished")
 
 
 def write_all(
-    directory: Path, arms: Sequence[ArmDay], tables: Sequence[Table], *, title: str, note: str
+    directory: Path, arms: Sequence[ArmDay], tables: Sequence[TextTable], *, title: str, note: str
 ) -> tuple[Path, ...]:
     """Write all files into an existing directory, and return their paths; times are seconds of the day."""
     # Imported late: matplotlib creates its directory at import, which has to be in Joulie's cache directory.
@@ -50,12 +50,15 @@ def write_all(
         pods,
         _POD_HEADER,
         (
-            (arm.title, name, "" if pod.wait_s is None else round(pod.wait_s, 1), round(pod.work_s, 1), pod.finished)
+            (
+                *(arm.title, pod.name, "" if pod.wait_s is None else round(pod.wait_s, 1)),
+                *(round(pod.work_s, 1), pod.finished_s is not None),
+            )
             for arm in arms
-            for name, pod in arm.waits.items()
+            for pod in arm.pods.values()
         ),
     )
-    parts = [f"# {title}\n", *(f"## {table.title}\n\n{markdown(table)}" for table in tables), f"{note}\n"]
+    parts = [f"# {title}\n", *(f"## {table.title}\n\n{table.markdown()}\n" for table in tables), f"{note}\n"]
     text.write_text("\n".join(parts))
     write_picture(picture, arms, title=title)
     return samples, pods, text, picture

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rich import table as rich_table
 from rich.console import Console
 from rich.live import Live
 
@@ -16,12 +15,13 @@ from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.host.progress import Reporter
 from joulie_sim.demo.day.accounts import ArmDay, DaySample, Power
 from joulie_sim.demo.day.arm import DayArm, DayPlan
-from joulie_sim.demo.day.figures import Table, by_the_hour, comparison, scaling_note
+from joulie_sim.demo.day.figures import by_the_hour, comparison, scaling_note
 from joulie_sim.demo.day.output import write_all
 from joulie_sim.demo.day.scale import DayScale
 from joulie_sim.demo.day.workload import day_items
 from joulie_sim.demo.options import Options
 from joulie_sim.demo.output import make_directory
+from joulie_sim.tables import TextTable
 
 WITHOUT, WITH = "without sleep", "with sleep"
 #: Nodes of each hardware family that stay awake without pods: the default of NodeSleepPolicy.
@@ -54,7 +54,7 @@ async def run_day(options: Options, *, console: Console, reporter: Reporter) -> 
     title = f"A day of {options.nodes} nodes and {options.pods} pods in {options.duration_s:.0f} s, seed {options.seed}"
     tables = (comparison(awake, asleep, time), by_the_hour(awake, asleep))
     for table in tables:
-        console.print(_rich(table))
+        console.print(table.rich())
     console.print(scaling_note(time), markup=False)
     directory = make_directory(options.out, "day")
     for path in write_all(directory, arms, tables, title=title, note=scaling_note(time)):
@@ -71,7 +71,7 @@ def _shown(title: str, console: Console, live: Live) -> Callable[[DaySample], No
         if console.is_terminal:
             # Not before the first sample: the start has a progress bar of its own.
             live.start()
-            live.update(_rich(_now(title, sample)), refresh=True)
+            live.update(_now(title, sample).rich(), refresh=True)
         elif sample.at_s - printed_s >= _PRINT_EVERY_S:
             printed_s = sample.at_s
             row = _now(title, sample)
@@ -81,7 +81,7 @@ def _shown(title: str, console: Console, live: Live) -> Callable[[DaySample], No
     return show
 
 
-def _now(title: str, sample: DaySample) -> Table:
+def _now(title: str, sample: DaySample) -> TextTable:
     """Return a table with one row: the cluster at one moment."""
     header = ("time", *(f"{power.value} kW" for power in Power), *(power.value for power in Power))
     hours, minutes = divmod(round(sample.at_s / 60.0), 60)
@@ -91,13 +91,4 @@ def _now(title: str, sample: DaySample) -> Table:
         *(str(sample.nodes[power]) for power in Power),
         *(str(count) for count in (sample.pending, sample.running, sample.finished)),
     )
-    return Table(title, (*header, "pending", "running", "done"), (row,))
-
-
-def _rich(table: Table) -> rich_table.Table:
-    shown = rich_table.Table(title=table.title, title_justify="left", title_style="italic", expand=False)
-    for index, column in enumerate(table.header):
-        shown.add_column(column, justify="left" if index == 0 else "right")
-    for row in table.rows:
-        shown.add_row(*row)
-    return shown
+    return TextTable((*header, "pending", "running", "done"), (row,), title)

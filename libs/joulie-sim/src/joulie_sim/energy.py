@@ -1,0 +1,11 @@
+"""Energies of runs that end at different times. No I/O."""
+
+from typing import Final
+
+JOULES_PER_KWH: Final = 3.6e6
+SECONDS_PER_HOUR: Final = 3600.0
+
+
+def kwh_until(end_s: float, own_kwh: float, own_end_s: float, *, idle_kw: float) -> float:
+    """Return the energy up to a common end, with idle power from the run's own end on, should that be earlier."""
+    return own_kwh + idle_kw * max(0.0, end_s - own_end_s) / SECONDS_PER_HOUR
