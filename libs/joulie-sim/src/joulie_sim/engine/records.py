@@ -10,6 +10,14 @@ from joulie_sim.engine.arrays import Floats, Ints
 MINUTE_S: Final = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredWindow:
+    """The part of a simulation that is measured: whole minutes since its start."""
+
+    begin_s: float
+    end_s: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRecords:
     """Arrays over jobs. A job that was not done has no end (NaN), one that never ran no start and node -1."""
@@ -42,6 +50,8 @@ class MinuteRecords:
     #: Off, and on the way up.
     asleep_nodes: list[int] = field(default_factory=list)
     waking_nodes: list[int] = field(default_factory=list)
+    #: Times that a node was powered off within the minute.
+    power_cycles: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
