@@ -41,9 +41,9 @@ COPY libs /src/libs
 COPY services/${SERVICE} /src/services/${SERVICE}
 # Wheels first: pip lays a file into installed packages that says where they came from, and this names none of ours.
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels \
-      /src/libs/joulie-core /src/libs/joulie-api /src/services/${SERVICE} \
- && pip --python /opt/joulie install --no-compile --no-index --no-deps --find-links /wheels \
-      joulie-core joulie-api joulie-${SERVICE}
+      /src/libs/joulie-core /src/libs/joulie-api /src/libs/joulie-actuator /src/services/${SERVICE} \
+ # Its libraries come with it; everything else is there already.
+ && pip --python /opt/joulie install --no-compile --no-index --find-links /wheels joulie-${SERVICE}
 # -f: pip has imported some of it. See above.
 RUN ["/opt/joulie/bin/python", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "/opt/joulie/lib"]
 

@@ -1,6 +1,6 @@
 # `just --list` is the table of contents; CI calls the same recipes.
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
-members := "libs/joulie-core libs/joulie-api libs/joulie-cli libs/joulie-devcluster libs/joulie-sim libs/joulie-testing services/operator services/agent services/extender services/outofband"
+members := "libs/joulie-core libs/joulie-api libs/joulie-actuator libs/joulie-cli libs/joulie-devcluster libs/joulie-sim libs/joulie-testing services/operator services/agent services/extender services/outofband"
 
 api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py tests/e2e/test_kind_files.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
 
@@ -57,7 +57,7 @@ docker *ARGS:
 
 # readings of this machine's GPU drivers; changes nothing, skipped without a GPU
 gpu *ARGS:
-    pytest -s -rs services/agent/tests/hardware/gpu/test_real_driver.py {{ARGS}}
+    pytest -s -rs libs/joulie-actuator/tests/hardware/gpu/test_real_driver.py {{ARGS}}
     joulie-agent doctor
 
 # tests that take minutes: thousands of nodes on a real control plane

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tools.generated import ROOT, finish
 
-from joulie_agent.actuator import settings as actuator_settings
+from joulie_actuator import settings as actuator_settings
 from joulie_agent.resources.settings import PolicyName, ResourcesSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe

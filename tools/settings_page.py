@@ -6,7 +6,7 @@ from typing import Final
 
 from tools.generated import ROOT, cell, finish
 
-from joulie_agent.actuator import settings as actuator
+from joulie_actuator import settings as actuator
 from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe

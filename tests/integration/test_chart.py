@@ -27,11 +27,11 @@ from tests.chart import (
 )
 from tools.release.image import package_chart
 
+from joulie_actuator.commands.probe import TIMEOUT_S as PROBE_DEADLINE_S
+from joulie_actuator.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
+from joulie_actuator.settings import ActuatorSettings
+from joulie_actuator.settings import read_settings as read_actuator_settings
 from joulie_agent.__main__ import COMMANDS
-from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.actuator.settings import read_settings as read_actuator_settings
-from joulie_agent.commands.probe import TIMEOUT_S as PROBE_DEADLINE_S
-from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings

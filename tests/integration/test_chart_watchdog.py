@@ -14,8 +14,8 @@ from tests.chart import Helm, Values, env_of, find, pod_spec
 from tests.e2e.waiting import eventually
 from tests.host_systemd import HostSystemd, host_systemd, obstacle
 
-from joulie_agent.actuator import blocking_client
-from joulie_agent.actuator.protocol import SetCpuCap
+from joulie_actuator import blocking_client
+from joulie_actuator.protocol import SetCpuCap
 from joulie_testing.agent.fake_sysfs import FakeMachine, build
 from joulie_testing.agent.machine_spec import PLATFORMS
 

@@ -23,7 +23,7 @@ from typing import Final
 from systemd_bus import Systemd, SystemdError
 
 #: Packages that the command imports; the others are the controller's.
-_PACKAGES: Final = ("joulie_agent", "joulie_core", "msgspec", "pynvml.py", "amdsmi")
+_PACKAGES: Final = ("joulie_agent", "joulie_actuator", "joulie_core", "msgspec", "pynvml.py", "amdsmi")
 #: Modules of the standard library that the agent does not use, and those that need large libraries.
 _LEFT_OUT: Final = frozenset(
     {"test", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo", "pydoc_data", "dist-packages", "site-packages"}

@@ -8,7 +8,7 @@ from joulie_devcluster.containers.images import SERVICES, archive_path, image_na
 from joulie_devcluster.errors import EngineError
 
 ROOT = Path(__file__).parents[4]
-COPIED = ["libs/joulie-core", "libs/joulie-api", "services/agent", "requirements"]
+COPIED = ["libs/joulie-core", "libs/joulie-api", "libs/joulie-actuator", "services/agent", "requirements"]
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def checkout(monkeypatch, tmp_path):
         "services/agent/src/joulie_agent/app.py",
         "libs/joulie-core/src/joulie_core/hardware/inventory.toml",
         "libs/joulie-api/pyproject.toml",
+        "libs/joulie-actuator/src/joulie_actuator/process.py",
     ],
 )
 def test_an_archive_gets_another_name_when_a_file_changes_that_the_build_reads(checkout, name):

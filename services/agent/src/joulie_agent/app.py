@@ -7,10 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from joulie_actuator.client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
+from joulie_actuator.reasons import Reason
+from joulie_actuator.settings import ActuatorSettings
+from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent import metrics
-from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.actuator.subsystems import HostSubsystems
-from joulie_agent.backends.actuator_client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
 from joulie_agent.backends.base import PowerBackend
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.headers import SecretHeaders
@@ -22,7 +23,6 @@ from joulie_agent.informers import Informers
 from joulie_agent.node_agent.agent import NodeAgent
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
-from joulie_agent.reasons import Reason
 from joulie_agent.scope import scope_of
 from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess, PolicyStatusScope
 from joulie_agent.worker import WorkerDeps

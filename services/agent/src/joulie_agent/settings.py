@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from joulie_agent.actuator.protocol import Epp
+from joulie_actuator.protocol import Epp
 from joulie_api.checked_texts import HttpUrl, LabelSelector, NodeNameText
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, ServiceSettings

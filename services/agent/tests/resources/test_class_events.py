@@ -2,8 +2,8 @@
 
 import pytest
 
-from joulie_agent.actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
-from joulie_agent.reasons import Reason
+from joulie_actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
+from joulie_actuator.reasons import Reason
 from joulie_agent.resources.class_events import ClassEvents
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import Cpus

@@ -3,16 +3,16 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_agent.actuator.cpu_class_protocol import (
+from joulie_actuator.cpu_class_protocol import (
     ClassControl,
     CpuClassControls,
     CpuClassState,
     Governor,
     UnmetControl,
 )
-from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.reasons import Reason
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
+from joulie_actuator.reasons import Reason
 from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.control.throttle_plan import ThrottleOrder

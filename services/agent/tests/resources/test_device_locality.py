@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.resources.device_locality import DeviceKind, DeviceLocalities, DeviceNode, Locality
 from joulie_core.containers.container import TopologyHint
 from joulie_core.containers.idset import IdSet

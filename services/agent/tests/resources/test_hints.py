@@ -1,6 +1,6 @@
 import pytest
 
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resources.hints import HintSource
 from joulie_core.containers.container import TopologyHint

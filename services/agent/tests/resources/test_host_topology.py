@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.resources.host_topology import HostReading, read_host_topology
 from joulie_core.containers.idset import EMPTY, IdSet
 from joulie_core.containers.topology import HardwareTopology, MemoryKind

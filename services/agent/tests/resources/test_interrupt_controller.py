@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_agent.actuator.interrupt_protocol import InterruptClaims
-from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, InterruptsReport, SetInterrupts
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.reasons import Reason
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.interrupt_protocol import InterruptClaims
+from joulie_actuator.protocol import CpuClassesReport, ErrorReply, InterruptsReport, SetInterrupts
+from joulie_actuator.reasons import Reason
 from joulie_agent.resources.interrupts import InterruptController
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptClaim, InterruptPlacement

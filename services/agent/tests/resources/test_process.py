@@ -11,10 +11,10 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from joulie_agent.actuator.protocol import Subsystem
-from joulie_agent.actuator.server import Admission, Server
-from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.actuator.subsystems import HostSubsystems
+from joulie_actuator.protocol import Subsystem
+from joulie_actuator.server import Admission, Server
+from joulie_actuator.settings import ActuatorSettings
+from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resource_api.cluster import serve_cluster
 from joulie_agent.resource_api.config import ConfigClient

@@ -28,7 +28,7 @@ from joulie_devcluster.host.progress import Reporter, SilentReporter, terminal_r
 
 SERVICES: Final = ("operator", "agent", "extender", "outofband")
 
-_LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api")
+_LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api", "libs/joulie-actuator")
 _NOT_COPIED: Final = frozenset({"tests", "__pycache__"})
 #: Increment the number when `_bootstrap` changes.
 _BASE: Final = "joulie-base:bookworm-2"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.sysfs import SysfsTree, read_failure, write_failure
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.sysfs import SysfsTree, read_failure, write_failure
 from joulie_testing.agent.machine_files import CPU_ROOT, POWERCAP, UW_PER_WATT, MachineFiles
 from joulie_testing.agent.machine_spec import Limit, MachineSpec, Zone
 

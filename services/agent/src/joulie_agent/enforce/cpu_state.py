@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuHeld, CpuReading
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsState, with_throttle
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlReport, Held

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from joulie_agent.actuator.cpu_class_protocol import CpuClassState
+from joulie_actuator.cpu_class_protocol import CpuClassState
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.containers.policy import Placement

@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import structlog
 
-from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, CpuClassState, Governor
-from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
-from joulie_agent.hardware.knob import HardwareFailure
+from joulie_actuator.cpu_class_protocol import CpuClassControls, CpuClassState, Governor
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
 from joulie_agent.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.idset import Cpus

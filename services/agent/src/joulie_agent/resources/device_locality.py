@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final
 
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_core.containers.container import TopologyHint
 from joulie_core.containers.idset import EMPTY, Cpus, IdSet, InvalidIdListError, MemoryNodes
 from joulie_core.containers.topology import HardwareTopology

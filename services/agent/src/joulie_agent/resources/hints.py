@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.nri.proto.nri_pb2 import Container
 from joulie_agent.resources.device_locality import DeviceKind, DeviceLocalities, DeviceNode
 from joulie_core.containers.container import TopologyHint

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.hardware.cpufreq import read_base_khz
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.sysfs import SysfsTree
-from joulie_agent.hardware.topology import CPU_ROOT, read_topology
+from joulie_actuator.hardware.cpufreq import read_base_khz
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.sysfs import SysfsTree
+from joulie_actuator.hardware.topology import CPU_ROOT, read_topology
 from joulie_core.containers.idset import EMPTY, Cpus, IdSet, InvalidIdListError
 from joulie_core.containers.topology import HardwareTopology, LogicalCpu, MemoryKind, MemoryNode
 from joulie_core.control.throttle_plan import CpuCore

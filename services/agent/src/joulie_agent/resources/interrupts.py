@@ -4,9 +4,9 @@ from typing import Final, NoReturn
 
 import structlog
 
-from joulie_agent.actuator.interrupt_protocol import InterruptClaims
-from joulie_agent.actuator.protocol import ErrorReply, InterruptsReport, SetInterrupts
-from joulie_agent.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.interrupt_protocol import InterruptClaims
+from joulie_actuator.protocol import ErrorReply, InterruptsReport, SetInterrupts
 from joulie_agent.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptPlacement

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from joulie_agent.actuator.cpu_class_protocol import CpuClassState
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.cpu_class_protocol import CpuClassState
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.nri.connection import NriConnection, NriState, nri_endpoint
 from joulie_agent.nri.handler import RuntimeInfo
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb

@@ -10,8 +10,8 @@ from typing import Final, NoReturn
 
 import structlog
 
-from joulie_agent.backends.actuator_client import ActuatorClient
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_actuator.client import ActuatorClient
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.nri.connection import PLUGIN_SOCKET
 from joulie_agent.resource_api.cluster import ClusterClient
 from joulie_agent.resource_api.config import serve_config

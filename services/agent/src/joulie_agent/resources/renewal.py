@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn, Protocol
 
-from joulie_agent.actuator.protocol import Reply, Request
-from joulie_agent.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.protocol import Reply, Request
 
 #: How often a lease is renewed while it lasts.
 RENEWALS: Final = 3
@@ -14,7 +14,7 @@ RETRY_S: Final = 2.0
 
 
 class RequestExecutor(Protocol):
-    """Carries out requests on the hardware (`joulie_agent.backends.actuator_client.HardwareClient`)."""
+    """Carries out requests on the hardware (`joulie_actuator.client.HardwareClient`)."""
 
     async def execute(self, request: Request) -> Reply | HardwareFailure:
         """Carry out a request."""

@@ -13,11 +13,11 @@ from services.agent.tests.resources.manager.manager_bench import (
 )
 from structlog.testing import capture_logs
 
-from joulie_agent.actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
-from joulie_agent.actuator.protocol import ErrorReply
+from joulie_actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
+from joulie_actuator.protocol import ErrorReply
+from joulie_actuator.reasons import Reason
 from joulie_agent.nri.connection import NriState
 from joulie_agent.nri.handler import RuntimeInfo
-from joulie_agent.reasons import Reason
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import RebalanceRequested
