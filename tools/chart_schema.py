@@ -12,9 +12,9 @@ from typing import Any, Final
 from tools.generated import ROOT, finish
 
 from joulie_actuator import settings as actuator_settings
-from joulie_agent.resources.settings import PolicyName, ResourcesSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe
+from joulie_containers.resources.settings import PolicyName, ResourcesSettings
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings

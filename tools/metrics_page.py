@@ -10,11 +10,11 @@ from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
 from joulie_agent.metrics import families
-from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_agent.worker import NodeView
 from joulie_api.app import set_aside
 from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
+from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
 from joulie_operator.sleep.metrics import SleepMetrics

@@ -7,9 +7,9 @@ from typing import Final
 from tools.generated import ROOT, cell, finish
 
 from joulie_actuator import settings as actuator
-from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe
+from joulie_containers.resources.settings import ResourcesSettings
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings

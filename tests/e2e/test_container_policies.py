@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from services.agent.tests.node_agent.scripted_manager import ScriptedManager
+from services.containers.tests.node_agent.scripted_manager import ScriptedManager
 from tests.e2e.waiting import eventually
 
-from joulie_agent.resource_api.cluster import ClusterClient
-from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_api.client import KubeClient
 from joulie_api.errors import Invalid
 from joulie_api.resources import (
@@ -27,6 +25,8 @@ from joulie_api.resources import (
     TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
+from joulie_containers.resource_api.cluster import ClusterClient
+from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_core.kinds import API_VERSION
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_sim.stack.service import Service

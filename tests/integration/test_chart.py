@@ -32,9 +32,9 @@ from joulie_actuator.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_actuator.settings import ActuatorSettings
 from joulie_actuator.settings import read_settings as read_actuator_settings
 from joulie_agent.__main__ import COMMANDS
-from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings
+from joulie_containers.resources.settings import ResourcesSettings
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, extender_block
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model

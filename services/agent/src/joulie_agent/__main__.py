@@ -8,17 +8,12 @@ from typing import Final, NoReturn
 
 from joulie_actuator import commands
 
-_RESOURCES: Final = "place the containers of this node on CPUs and memory nodes, as an NRI plugin"
-COMMANDS: Final = {**commands.COMMANDS, "resources": _RESOURCES}
+COMMANDS: Final = commands.COMMANDS
 
 
 def main() -> NoReturn:
     """Run the agent, or one of its commands."""
     match sys.argv[1:]:
-        case ["resources", *arguments]:
-            from joulie_agent.resources import process as resources  # noqa: PLC0415 - see the module's docstring
-
-            resources.main(arguments)
         case [command, *arguments] if command in commands.COMMANDS:
             sys.exit(commands.run(command, arguments))
         case _:
