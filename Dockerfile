@@ -6,7 +6,7 @@
 # certificates in PEM.
 # A base that was verified is pinned with its digest, --build-arg BASE=NAME@sha256:...: docs/security.md
 ARG BASE=docker.io/library/debian:bookworm-slim
-# operator, agent, extender or outofband.
+# operator, agent, containers, extender or outofband.
 ARG SERVICE
 
 # The same in all images, so that a node stores it once. No program gets more privileges than its user has.
@@ -83,6 +83,16 @@ USER 65532:65532
 EXPOSE 8080
 LABEL org.opencontainers.image.description="Discovers node hardware, enforces power targets and reports what happened."
 ENTRYPOINT ["joulie-agent"]
+
+# One image for the resource manager (argument `manager`), the node agent (`node-agent`) and, where container resources are
+# installed without power, the actuator (`actuator`, run as root).
+FROM service AS containers
+USER 0:0
+RUN ["mkdir", "/run/joulie", "/var/lib/joulie", "/var/lib/joulie-resources"]
+USER 65532:65532
+EXPOSE 8082 8085
+LABEL org.opencontainers.image.description="Places containers on CPUs and memory nodes, as a plugin of the container runtime."
+ENTRYPOINT ["joulie-containers"]
 
 FROM ${SERVICE}
 ARG BASE

@@ -26,9 +26,9 @@ _HEAD: Final = """\
 # Metrics
 
 Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, resource manager `:8082`,
-extender `:9877`, out-of-band service `:8084`. Names and labels are stable. Series with the label `node` are made when
-they are scraped and exist as long as the process serves the node; the operator's are exported by the leader only. An
-unknown value has no sample.
+node agent `:8085`, extender `:9877`, out-of-band service `:8084`. Names and labels are stable. Series with the label
+`node` are made when they are scraped and exist as long as the process serves the node; the operator's are exported by
+the leader only. An unknown value has no sample.
 
 This page is generated: `just docs`.
 """

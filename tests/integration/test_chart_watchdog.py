@@ -207,7 +207,7 @@ async def test_an_upgrade_switches_to_the_new_program_and_keeps_one_before_it(no
     (first,) = node.programs
     assert node.watchdog("install").returncode == 0
     assert node.programs == [first]
-    packages = next((node.host.node.parent / "joulie").glob("lib/python*/site-packages/joulie_agent"))
+    packages = next((node.host.node.parent / "joulie").glob("lib/python*/site-packages/joulie_actuator"))
     seen = [first]
     for number in range(3):
         (packages / "reasons.py").write_text((packages / "reasons.py").read_text() + f"# {number}\n")
