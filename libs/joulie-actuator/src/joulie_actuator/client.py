@@ -15,6 +15,7 @@ from joulie_actuator.deadlines import ANSWER_S
 from joulie_actuator.executor import SubsystemExecutor
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.log import Level
+from joulie_actuator.program import command
 from joulie_actuator.protocol import (
     LINE_LIMIT,
     ProtocolError,
@@ -146,7 +147,7 @@ class InProcessActuator:
         """Restore everything."""
         ended = await asyncio.gather(*(self._end(executor) for executor in self._machine.executors.values()))
         if not all(ended):
-            _log.error("restore failed; run `joulie-agent restore`")
+            _log.error(f"restore failed; run `{command('restore')}`")
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
         self._machine.close()

@@ -1,4 +1,4 @@
-"""`joulie-agent actuator`: the privileged process.
+"""The command `actuator`: the privileged process.
 
 Restores what a killed predecessor left before it executes the first request, and everything on SIGTERM: exit code 0
 where no limit is managed any more, 1 otherwise, 2 on wrong usage. A thread that fails ends the process, so that its
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from joulie_actuator import program
 from joulie_actuator.confine import FAMILIES, confine
 from joulie_actuator.hardware import descriptors
 from joulie_actuator.hardware.journal import JournalHeldError
@@ -58,7 +59,7 @@ def start_settings(
 
     The subcommand has removed its own `flags` from `arguments`; they are for the message.
     """
-    usage = f"joulie-agent {command}"
+    usage = program.command(command)
     known = ["--help", *flags]
     if list(arguments) in (["-h"], ["--help"]):
         sys.stdout.write(f"usage: {usage} [{'] ['.join(known)}]\n\n{summary}\n\n{help_text()}")

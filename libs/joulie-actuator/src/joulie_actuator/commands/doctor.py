@@ -1,4 +1,4 @@
-"""`joulie-agent doctor`: what on this machine can be measured and controlled, what cannot, and why.
+"""The command `doctor`: what on this machine can be measured and controlled, what cannot, and why.
 
 Changes nothing: it reads, through an actuator where one runs. Exit code 1 where a limit is or may be managed that no
 actuator manages, or where that is unknown; 0 otherwise, since what a machine lacks is no failure.

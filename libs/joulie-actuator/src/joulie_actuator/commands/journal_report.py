@@ -17,6 +17,7 @@ from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.machine_lock import MachineHeldError
 from joulie_actuator.hardware.rapl import UW_PER_WATT
 from joulie_actuator.hardware.sysfs import SysfsTree
+from joulie_actuator.program import command
 from joulie_actuator.protocol import Subsystem
 
 _KHZ_PER_GHZ: Final = 1_000_000
@@ -45,7 +46,7 @@ def check_journal(state_dir: Path, subsystem: Subsystem, *, actuator_runs: bool)
     message = f"{directory}: {len(entries)} limits managed"
     if actuator_runs:
         return Finding(message, ok=True)
-    return Finding(f"{message} and no actuator runs: run `joulie-agent restore`", ok=False)
+    return Finding(f"{message} and no actuator runs: run `{command('restore')}`", ok=False)
 
 
 def check_holder(state_dir: Path, sys_root: Path) -> Finding:

@@ -1,4 +1,4 @@
-"""`joulie-agent probe`: the liveness probe of the actuator's container.
+"""The command `probe`: the liveness probe of the actuator's container.
 
 Ends within `TIMEOUT_S`, with exit code 0 where the actuator answers and enforces its leases and 1 otherwise, and prints
 the reason. A file or a device that hangs makes the actuator degraded, which no restart cures, and not dead. Runs every
@@ -21,8 +21,10 @@ _ALIVE, _DEAD, _USAGE = 0, 1, 2
 def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     """Probe; return the exit code."""
     if arguments:
+        from joulie_actuator.program import command  # noqa: PLC0415 - a probe itself imports little
+
         out, code = (sys.stdout, _ALIVE) if arguments[0] in {"-h", "--help"} else (sys.stderr, _USAGE)
-        out.write("usage: joulie-agent probe\n\nChecks that the actuator at ACTUATOR_SOCKET enforces its leases.\n")
+        out.write(f"usage: {command('probe')}\n\nChecks that the actuator at ACTUATOR_SOCKET enforces its leases.\n")
         return code
     path = (os.environ if env is None else env).get("ACTUATOR_SOCKET") or DEFAULT_SOCKET
     try:

@@ -1,4 +1,4 @@
-"""`joulie-agent restore`: restore all managed limits, by hand or from an uninstall hook.
+"""The command `restore`: restore all managed limits, by hand or from an uninstall hook.
 
 Exit code 0 where no limit is managed any more, 1 where one is or where that is unknown, 2 on wrong usage. Works without
 an actuator, and through one that runs; a controller that is still running then sets its caps again, and the command
@@ -28,7 +28,7 @@ from joulie_actuator.subsystems import HostSubsystems
 
 IF_UNOWNED: Final = "--if-unowned"
 SUMMARY: Final = (
-    "Restores the original of every limit that the agent has set on this machine; values that something else has\n"
+    "Restores the original of every limit that Joulie has set on this machine; values that something else has\n"
     "written since are kept.\n\n"
     f"{IF_UNOWNED}: only limits that no actuator manages. Exits with 0 at once, and changes nothing, while an\n"
     "actuator runs or no limit is managed; for a timer of the host. Takes the environment of the actuator, and needs\n"

@@ -30,6 +30,7 @@ import msgspec
 
 from joulie_actuator.hardware import descriptors
 from joulie_actuator.hardware.watch import Watch
+from joulie_actuator.program import command
 
 Args = TypeVarTuple("Args")
 
@@ -38,10 +39,6 @@ VERSION: Final = 2
 JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_BY_HAND: Final = (
-    "nothing is changed while the originals are unknown. Correct the limits by hand, which `joulie-agent doctor` "
-    "lists, or reboot, then remove the file"
-)
 _NEW_SUFFIX: Final = ".new"
 #: Errors of a directory that may hold a journal and takes no new file.
 _NOT_WRITABLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
@@ -284,7 +281,7 @@ def _of_boot(path: Path, content: _Content, boot_id: str | None) -> dict[str, Jo
     if content.entries and content.version < VERSION:
         raise JournalError(
             f"{path} was written by an older release (version {content.version}, this one reads {VERSION}) and holds "
-            f"{len(content.entries)} limits: run `joulie-agent restore` of that release, or reboot"
+            f"{len(content.entries)} limits: run `{command('restore')}` of that release, or reboot"
         )
     return content.entries
 
@@ -295,7 +292,7 @@ def _read(path: Path) -> _Content:
     except FileNotFoundError:
         return _Content()
     except OSError as error:
-        raise JournalError(f"{path} cannot be read: {error}; {_BY_HAND}") from error
+        raise JournalError(f"{path} cannot be read: {error}; {_by_hand()}") from error
     return _decode(path, content)
 
 
@@ -305,14 +302,14 @@ def _decode(path: Path, content: bytes) -> _Content:
         if version > VERSION:
             raise JournalError(
                 f"{path} was written by a newer release (version {version}, this one reads {VERSION}); "
-                "run `joulie-agent restore` of that release before downgrading"
+                f"run `{command('restore')}` of that release before downgrading"
             )
         file = msgspec.json.decode(content, type=_File)
         if zlib.crc32(file.entries) != file.crc32:
             raise msgspec.ValidationError("the checksum does not match")
         return _Content(version, file.boot_id, msgspec.json.decode(file.entries, type=dict[str, JournalEntry]))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JournalError(f"{path} is damaged ({error}); {_BY_HAND}") from error
+        raise JournalError(f"{path} is damaged ({error}); {_by_hand()}") from error
 
 
 def _claim(directory: Path) -> int | None:
@@ -384,3 +381,10 @@ def _sync(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _by_hand() -> str:
+    return (
+        f"nothing is changed while the originals are unknown. Correct the limits by hand, which `{command('doctor')}` "
+        "lists, or reboot, then remove the file"
+    )
