@@ -112,7 +112,7 @@ class AwakeWindowSpec(CheckedModel):
 
 
 class NodeSleepPolicySpec(Model):
-    """Rules of sleep: which nodes, how many of them, when, and how fast."""
+    """Rules for sleep: which nodes, how many of them, when, and how fast."""
 
     node_selector: Annotated[dict[str, LabelValue], Field(min_length=1, max_length=32)]
     """Labels of the nodes, all of which have to match; only managed nodes are selected. A node that several policies

@@ -1,4 +1,4 @@
-"""Terms of a pod on the pods beside it: required affinity and anti-affinity between pods, and spreading.
+"""Requirements of a pod on the pods beside it: required affinity and anti-affinity between pods, and spreading.
 
 Source: Kubernetes, "Assigning Pods to Nodes" and "Pod Topology Spread Constraints". What is only preferred keeps no pod
 away and is left out.
