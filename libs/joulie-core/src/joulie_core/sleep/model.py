@@ -130,7 +130,7 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePowerFacts:
-    """Power of a node, as its NodeBMC states it."""
+    """Power of a node and state of its BMC, as its NodeBMC says."""
 
     state: PowerState
     #: Of the newest answer of the BMC.
