@@ -25,7 +25,7 @@ _POWER_UNIT_UW: Final = UW_PER_WATT // 8
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """How a file departs from an ordinary one."""
+    """Departures of a file from an ordinary one."""
 
     read_errno: int = 0
     write_errno: int = 0
