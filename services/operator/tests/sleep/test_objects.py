@@ -7,7 +7,7 @@ from services.operator.tests.sleep.sleep_objects import controlled_by, owned_pod
 
 from joulie_api.errors import DecodeError
 from joulie_core.sleep.model import PodToleration
-from joulie_operator.sleep.objects import PodRole, read_node, read_pod
+from joulie_operator.sleep.objects import PodRole, read_pod
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -215,11 +215,41 @@ def test_a_pod_without_spec_is_read():
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"{", b'{"metadata": {"name": 1}}', b"[" * 5000])
-def test_what_is_no_pod_or_node_is_refused(raw):
-    with pytest.raises(DecodeError):
+def test_what_is_no_pod_is_refused(raw):
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
         read_pod(raw)
-    with pytest.raises(DecodeError):
-        read_node(raw)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeName": 1},
+        {"containers": 1},
+        {"tolerations": [{"key": 1}]},
+        {"affinity": 1},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": 1}]},
+        {"volumes": [{"name": 1, "ephemeral": {}}]},
+        {"volumes": [{"ephemeral": {}}]},
+    ],
+)
+def test_a_pod_with_a_part_that_is_none_is_refused(spec):
+    pod = owned_pod("p")
+    pod["spec"] |= spec
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
+        read(pod)
+
+
+def test_a_pod_with_labels_that_are_none_is_refused():
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
+        read(owned_pod("p"), labels=1)
+
+
+def test_a_port_of_which_nothing_is_given_is_none_of_the_node():
+    pod = owned_pod("p")
+    pod["spec"]["containers"][0]["ports"] = [{}]
+    assert read(pod).fit.uncertain is False
+    pod["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    assert read(pod).fit.uncertain is True
 
 
 def test_a_toleration_without_operator_and_value_is_one_of_the_empty_value():
@@ -236,6 +266,12 @@ def test_resources_of_the_whole_pod_count():
     pod = owned_pod("p", None)
     pod["spec"]["resources"] = {"requests": {"cpu": "3", "memory": "1Ki"}}
     assert read(pod).fit.requests == {"cpu": 3, "memory": 1024, "pods": 1}
+
+
+def test_the_overhead_of_a_pod_counts_also_where_its_containers_request_nothing():
+    pod = owned_pod("p", None)
+    pod["spec"]["overhead"] = {"cpu": "250m", "memory": "1Ki"}
+    assert read(pod).fit.requests == {"cpu": 0.25, "memory": 1024, "pods": 1}
 
 
 @pytest.mark.parametrize("safe", ["true", "false"])

@@ -5,8 +5,9 @@ import json
 import pytest
 from services.operator.tests.sleep.sleep_objects import MAINTENANCE, OWN_TAINT, seen_node
 
+from joulie_api.errors import DecodeError
 from joulie_core.sleep.model import NodeTaint
-from joulie_operator.sleep.objects import WatchedNode, WatchedTaint, read_node
+from joulie_operator.sleep.objects import WatchedTaint, read_node
 from joulie_testing.api import make_node
 
 
@@ -70,10 +71,22 @@ def test_a_node_with_the_taints_of_others_only_is_not_cordoned():
     assert seen_node(taints=[{"key": "team", "effect": "NoSchedule"}]).cordoned is False
 
 
-def test_a_node_of_which_nothing_is_given_has_no_taint_and_is_not_known_to_be_ready():
-    found = WatchedNode(seen_node().node)
-    assert found == seen_node()
+def test_a_node_that_says_nothing_has_no_taint_and_no_condition_and_is_of_no_known_boot():
+    found = read_node(json.dumps({"metadata": {"name": "n1"}, "spec": {}, "status": {"nodeInfo": {}}}).encode())
+    assert (found.taints, found.ready, found.cordoned, found.boot_id) == ((), None, False, "")
+    assert (found.sleep_reason, found.sleep_message) == ("", "")
 
 
-def test_a_condition_about_sleep_without_a_reason_says_no_state():
-    assert seen_node(conditions=[{"type": "joulie.io/Asleep", "status": "False"}]).sleep_reason == ""
+def test_a_taint_without_key_and_effect_is_written_back_as_it_is():
+    assert seen_node(taints=[{}]).taints == (WatchedTaint("", ""),)
+
+
+def test_a_condition_about_sleep_without_reason_and_message_says_nothing():
+    found = seen_node(conditions=[{"type": "joulie.io/Asleep", "status": "False"}])
+    assert (found.sleep_reason, found.sleep_message) == ("", "")
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"{", b'{"metadata": {"name": "n1"}, "spec": {"taints": 1}}', b"[" * 5000])
+def test_what_is_no_node_is_refused(raw):
+    with pytest.raises(DecodeError, match=r"^not a Node: "):
+        read_node(raw)
