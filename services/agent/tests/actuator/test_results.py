@@ -145,6 +145,7 @@ def test_knobs_that_do_not_simply_hold_their_original_again_are_named():
         (["a"], "a"),
         (["b", "", "a", "b"], "b; a"),
         (["a", "b", "c", "d"], "a; b; c; d"),
+        (["a", "b", "c", "d", "e"], "a; b; c; d; and 1 more"),
         (["a", "b", "c", "d", "e", "f", "f"], "a; b; c; d; and 2 more"),
     ],
 )

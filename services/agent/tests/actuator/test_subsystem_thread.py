@@ -10,6 +10,8 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.watch import Watch
 from joulie_agent.reasons import Reason
 
+#: A caller that waits for ever fails.
+pytestmark = pytest.mark.timeout(20)
 CALL_S = 0.05
 
 
@@ -56,8 +58,6 @@ def files(watch, clock):
     made = Files(watch, clock)
     yield made
     made.released.set()
-    for reader in made.readers:
-        reader.join(10)
 
 
 def test_work_runs_in_one_daemon_thread_of_that_name_and_its_result_is_returned(thread):
