@@ -204,6 +204,16 @@ def test_a_module_is_tried_again_when_it_or_one_of_its_tests_changed_since_it_wa
     assert "not enough, or not run: toy.level\n" in ended.stdout
 
 
+def test_changed_modules_are_recorded_again_where_that_is_asked_for(workspace):
+    run(workspace, "toy.level", "libs/toy/tests", "--record")
+    share = recorded(workspace)["toy.level"] | {"killed": 0, "digest": "another"}
+    (workspace / "tools/mutants/shares.jsonl").write_text(json.dumps(share) + "\n")
+    run(workspace, "--changed", "--record")
+    renewed = recorded(workspace)["toy.level"]
+    assert renewed["digest"] != "another"
+    assert renewed["mutants"] - renewed["killed"] == 2
+
+
 def test_what_would_take_longer_than_the_given_time_is_left_out_by_name(workspace):
     run(workspace, "toy.level", "libs/toy/tests", "--record")
     share = recorded(workspace)["toy.level"] | {"seconds": 121, "digest": "another"}

@@ -41,7 +41,8 @@ class SubsystemThread:
     def __init__(self, name: str, watch: Watch | None = None) -> None:
         self.watch = watch if watch is not None else Watch()
         self._name = name
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread
+        #: None while there is no thread.
         self._jobs: SimpleQueue[_Job[Any] | None] | None = None
 
     def run(self, work: Callable[[], T], timeout_s: float = math.inf) -> T | HardwareFailure:
@@ -64,7 +65,7 @@ class SubsystemThread:
 
     def stop(self) -> None:
         """End the thread once it is idle; later work starts another."""
-        if self._jobs is not None and self._thread is not None:
+        if self._jobs is not None:
             self._jobs.put(None)
             self._jobs = None
             self._thread.join(_STOP_S)
