@@ -12,6 +12,7 @@ from services.operator.tests.sleep.sleep_objects import (
     STATE,
     owned_pod,
     seen_bmc,
+    seen_cluster,
     seen_node,
 )
 from structlog.testing import capture_logs
@@ -27,7 +28,6 @@ from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet
 from joulie_operator.sleep.facts import gather, idle_watts, power_facts, zone_of
 from joulie_operator.sleep.objects import read_node, read_pod
-from joulie_operator.sleep.watches import WatchedCluster
 from joulie_testing.api import make_node
 
 NOW_S = 1_800_000_000.0
@@ -54,12 +54,11 @@ def facts(
     failures=None,
 ):
     nodes = [seen_node()] if nodes is None else nodes
-    seen = WatchedCluster(
+    seen = seen_cluster(
         nodes={each.node.name: each for each in nodes},
         pods={f"{pod['metadata']['name']}": read_pod(json.dumps(pod).encode()) for pod in pods},
         daemon_sets=daemon_sets or {},
         bmcs={each.name: each for each in bmcs},
-        policies={},
         pods_unknown=unknown,
     )
     if views is None:
@@ -86,7 +85,7 @@ def unschedulable(pod):
 
 def test_a_nodebmc_that_could_not_be_read_is_not_an_absent_one():
     nodes = {"n1": seen_node("n1"), "n2": seen_node("n2")}
-    seen = WatchedCluster(nodes, {}, {}, {}, {}, unread_bmcs=frozenset({"n1"}))
+    seen = seen_cluster(nodes=nodes, unread_bmcs=frozenset({"n1"}))
     views = dict.fromkeys((N1, NodeName("n2")))
     found = gather(seen, {}, views, NOW_S, Failures(CollectorRegistry())).nodes
     assert (found[N1].power, found[NodeName("n2")].power) == (UNREADABLE_POWER, None)

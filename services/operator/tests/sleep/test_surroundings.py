@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
-from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_node
+from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_cluster, seen_node
 
 from joulie_api.errors import DecodeError
 from joulie_api.failures import Failures
@@ -17,12 +17,12 @@ from joulie_operator.sleep.facts import gather
 from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.pod_rules import read_rules
 from joulie_operator.sleep.volumes import read_claim, read_volume
-from joulie_operator.sleep.watches import WatchedCluster
 
 NOW_S = 1_800_000_000.0
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 APP = Requirement("app", SelectorOperator.IN, ("web",))
+DATA = {"persistentVolumeClaim": {"claimName": "data"}}
 #: What kube-scheduler says of a pod that no node takes.
 COUNTED = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: not eligible."
 
@@ -74,12 +74,9 @@ def volume(**spec):
 
 def facts(*pods, claims=None, volumes=None, nodes=("n1", "n2"), judged=True):
     decoded = [read_pod(json.dumps(each).encode()) for each in pods]
-    seen = WatchedCluster(
+    seen = seen_cluster(
         nodes={name: seen_node(name, labels={HOST: name}) for name in nodes},
         pods={f"{each.namespace}/{each.name}": each for each in decoded},
-        daemon_sets={},
-        bmcs={},
-        policies={},
         claims={f"default/{name}": each for name, each in (claims or {}).items()},
         volumes=volumes or {},
     )
@@ -209,10 +206,22 @@ def test_a_pod_that_has_been_refused_for_a_minute_is_overdue():
 def test_labels_are_kept_only_where_a_rule_asks_for_them():
     plain = waiting(labels={"app": "web", "team": "x"})
     assert facts(plain).pending[0].labels == {}
-    found = facts(plain, pod("guard", affinity=anti()))
-    assert (found.pending[0].labels, found.pending[0].namespace) == ({"app": "web"}, "default")
-    assert [each.anti_affinity[0].selector.namespaces for each in found.nodes[NodeName("n1")].pods] == [{"default"}]
-    assert facts(plain).nodes[NodeName("n1")].pods == ()
+    guard = pod("guard", affinity=anti())
+    for pods in ((plain, guard), (guard, plain)):
+        found = facts(*pods)
+        assert (found.pending[0].labels, found.pending[0].namespace) == ({"app": "web"}, "default")
+        assert [each.anti_affinity[0].selector.namespaces for each in found.nodes[NodeName("n1")].pods] == [{"default"}]
+
+
+def test_pods_of_nodes_are_kept_only_where_a_pod_asks_for_others():
+    web = pod(labels={"app": "web"})
+    assert facts(web).nodes[NodeName("n1")].pods == ()
+    assert len(facts(web, waiting(affinity=anti())).nodes[NodeName("n1")].pods) == 1
+
+
+def test_a_term_without_namespaces_is_about_the_pods_own_namespace():
+    (found,) = facts(waiting(affinity={"podAffinity": {REQUIRED: [term()]}})).pending
+    assert found.affinity == (PodTerm(PodSelector((APP,), frozenset({"default"})), HOST),)
 
 
 def test_the_pods_of_a_node_that_cannot_be_judged_keep_others_away_all_the_same():
@@ -224,9 +233,17 @@ def test_the_pods_of_a_node_that_cannot_be_judged_keep_others_away_all_the_same(
 
 
 def test_pods_that_are_alike_by_what_rules_ask_for_are_the_same():
-    pods = [pod(f"p{at}", labels={"app": "web", "number": str(at)}) for at in range(3)]
-    found = facts(*pods, pod("guard", affinity=anti())).nodes[NodeName("n1")].pods
-    assert len({id(each) for each in found}) == 2
+    alike = [pod(f"p{at}", labels={"app": "web", "number": str(at)}) for at in range(3)]
+    other = pod("other", labels={"app": "db", "number": "0"})
+    large = pod("large", labels={"app": "web", "number": "0"}, containers=[{"resources": {"requests": {"cpu": "8"}}}])
+    found = facts(*alike, other, large, pod("guard", affinity=anti())).nodes[NodeName("n1")].pods
+    assert [(each.labels, each.requests.get("cpu")) for each in found] == [
+        *[({"app": "web"}, None)] * 3,
+        ({"app": "db"}, None),
+        ({"app": "web"}, 8),
+        ({}, None),
+    ]
+    assert len({id(each) for each in found}) == 4
 
 
 def test_a_spread_over_pods_of_one_revision_counts_only_those():
@@ -251,7 +268,7 @@ def test_a_spread_over_pods_of_one_revision_counts_only_those():
     ],
 )
 def test_a_pod_waits_for_the_nodes_of_its_volume_and_for_none_without_one(claims, volumes, expected):
-    asked = waiting(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    asked = waiting(volumes=[DATA])
     found = [(each.required_terms, each.uncertain) for each in facts(asked, claims=claims, volumes=volumes).pending]
     assert found == ([] if expected is None else [expected])
 
@@ -284,25 +301,36 @@ def test_a_volume_that_not_every_node_can_mount_makes_a_pod_uncertain(kind, unce
     assert found.uncertain is uncertain
 
 
+def mounting(of_pod, of_volume):
+    """Return a pod that waits, from the required node affinity of itself and of its volume."""
+    affinity = {} if of_pod is None else {"affinity": {"nodeAffinity": {REQUIRED: of_pod}}}
+    volumes = {"pv": volume(csi={}, nodeAffinity={"required": of_volume})}
+    (found,) = facts(waiting(volumes=[DATA], **affinity), claims={"data": claim("pv")}, volumes=volumes).pending
+    return found
+
+
+def zone(*values):
+    return Requirement("zone", SelectorOperator.IN, values)
+
+
 def test_a_pod_with_an_affinity_of_its_own_needs_that_of_its_volume_too():
-    own = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*in_zone("a")["nodeSelectorTerms"], {}]}}}
-    asked = waiting(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}], affinity=own)
-    volumes = {"pv": volume(nodeAffinity={"required": in_zone("a", "b")})}
-    (found,) = facts(asked, claims={"data": claim("pv")}, volumes=volumes).pending
-    both = (
-        Requirement("zone", SelectorOperator.IN, ("a",)),
-        Requirement("zone", SelectorOperator.IN, ("a", "b")),
-    )
-    assert found.required_terms == (Term(both),)
+    own = {"nodeSelectorTerms": [*in_zone("a")["nodeSelectorTerms"], {}]}
+    assert mounting(own, in_zone("a", "b")).required_terms == (Term((zone("a"), zone("a", "b"))),)
+    assert mounting(own, None).required_terms == (Term((zone("a"),)), Term())
 
 
-def test_more_terms_than_are_multiplied_make_a_pod_uncertain():
-    many = {"nodeSelectorTerms": in_zone("a")["nodeSelectorTerms"] * 5}
-    asked = waiting(
-        volumes=[{"persistentVolumeClaim": {"claimName": "data"}}], affinity={"nodeAffinity": {REQUIRED: many}}
-    )
-    volumes = {"pv": volume(nodeAffinity={"required": many})}
-    assert facts(asked, claims={"data": claim("pv")}, volumes=volumes).pending[0].uncertain is True
+def test_names_of_nodes_count_beside_the_affinity_of_a_volume():
+    named = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]}
+    name = Requirement("metadata.name", SelectorOperator.IN, ("n2",))
+    both = (Term((zone("a"),), has_fields=True, fields=(name,)),)
+    assert (mounting(named, in_zone("a")).required_terms, mounting(in_zone("a"), named).required_terms) == (both, both)
+
+
+@pytest.mark.parametrize(("of_pod", "of_volume", "uncertain"), [(4, 4, False), (17, 1, True), (1, 17, True)])
+def test_more_terms_than_are_multiplied_make_a_pod_uncertain(of_pod, of_volume, uncertain):
+    one, *_ = in_zone("a")["nodeSelectorTerms"]
+    found = mounting({"nodeSelectorTerms": [one] * of_pod}, {"nodeSelectorTerms": [one] * of_volume})
+    assert (found.uncertain, len(found.required_terms)) == (uncertain, of_pod if uncertain else 16)
 
 
 # --- pods that may be moved -------------------------------------------------------------------------------------------
@@ -351,12 +379,12 @@ def test_every_pod_of_which_it_is_not_known_where_it_has_room_counts():
     ],
 )
 def test_data_of_a_claim_that_is_on_a_node_or_not_known_keeps_the_node_awake(claims, volumes, movable):
-    asked = pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    asked = pod(volumes=[DATA])
     assert counts(facts(asked, claims=claims, volumes=volumes)) == ((0, 1) if movable else (1, 0))
 
 
 def test_a_pod_is_moved_only_to_nodes_that_its_volume_admits():
-    asked = pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    asked = pod(volumes=[DATA])
     volumes = {"pv": volume(csi={}, nodeAffinity={"required": in_zone("a")})}
     (moved,) = facts(asked, claims={"data": claim("pv")}, volumes=volumes).nodes[NodeName("n1")].movable_pods
     assert moved.required_terms == (Term((Requirement("zone", SelectorOperator.IN, ("a",)),)),)
