@@ -29,7 +29,7 @@ def claim(sys_root: Path, state_dir: Path) -> int | None:
     """
     path = sys_root / DIRECTORY
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return None
     try:

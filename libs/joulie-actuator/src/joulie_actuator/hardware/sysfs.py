@@ -89,7 +89,7 @@ class OsCalls:
 
     def read(self, path: str) -> bytes:
         """Open, read once and close."""
-        file = descriptors.opened(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        file = descriptors.opened(lambda: os.open(path, os.O_RDONLY))
         try:
             return os.read(file, _PAGE)
         except OSError as error:
@@ -121,7 +121,7 @@ class OsCalls:
 
 
 def _open_writable(path: str) -> int:
-    file = descriptors.opened(lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+    file = descriptors.opened(lambda: os.open(path, os.O_WRONLY))
     # kernfs refuses writes where the mode has no write bit, even from root.
     if not os.fstat(file).st_mode & _WRITABLE:
         os.close(file)
