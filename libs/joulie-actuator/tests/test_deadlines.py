@@ -1,12 +1,17 @@
-"""Nobody stops waiting before those that are waited for."""
+"""Those that wait give up later than those that are waited for."""
 
 import pytest
 
 from joulie_actuator.deadlines import ANSWER_S, COMMAND_S
 from joulie_actuator.executor import REQUEST_S
-from joulie_actuator.protocol import Subsystem
-from joulie_actuator.hardware.gpu.device_calls import CALL_DEADLINE_S, CROWDED_DEADLINE_S, OPEN_WAIT_S, PATIENT_OPEN_WAIT_S
+from joulie_actuator.hardware.gpu.device_calls import (
+    CALL_DEADLINE_S,
+    CROWDED_DEADLINE_S,
+    OPEN_WAIT_S,
+    PATIENT_OPEN_WAIT_S,
+)
 from joulie_actuator.hardware.watch import CALL_S
+from joulie_actuator.protocol import Subsystem
 
 
 @pytest.mark.parametrize("subsystem", [Subsystem.CPU, Subsystem.INTERRUPTS])

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from joulie_actuator.subsystem_thread import SubsystemThread
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.watch import Watch
 from joulie_actuator.reasons import Reason
+from joulie_actuator.subsystem_thread import SubsystemThread
 
 #: A caller that waits for ever fails.
 pytestmark = pytest.mark.timeout(20)
