@@ -31,8 +31,6 @@ _REPLACED = re.compile(
 
 #: First words of a docstring that asks what a class or module is instead of naming it.
 _QUESTIONS = frozenset({"How", "What", "Which", "Who", "Why", "Whether"})
-#: Members whose docstrings may still begin so, each with the reason.
-_MAY_ASK = {"services/agent": "moved in the next change"}
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -46,16 +44,9 @@ def test_no_two_public_classes_share_a_name() -> None:
 
 
 def test_docstrings_of_modules_and_classes_name_what_they_document() -> None:
-    first_words = {
-        place: word for module in _MODULES if _member(module) not in _MAY_ASK for place, word in _first_words(module)
-    }
+    first_words = {place: word for module in _MODULES for place, word in _first_words(module)}
     assert any(word == "Profile" for word in first_words.values()), "the search does not find the docstrings"
     assert {place: word for place, word in first_words.items() if word in _QUESTIONS} == {}
-
-
-def test_members_without_docstrings_that_ask_are_not_left_out() -> None:
-    asking = {_member(module) for module in _MODULES for _, word in _first_words(module) if word in _QUESTIONS}
-    assert _MAY_ASK.keys() - asking == set()
 
 
 def test_words_that_the_glossary_replaces_are_not_used() -> None:
@@ -86,10 +77,6 @@ def test_links_between_pages_lead_to_files_and_headings() -> None:
 @functools.cache
 def _tree(module: Path) -> ast.Module:
     return ast.parse(module.read_text())
-
-
-def _member(module: Path) -> str:
-    return "/".join(module.relative_to(_ROOT).parts[:2])
 
 
 def _first_words(module: Path) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from joulie_actuator.hardware.watch import Watch
 from joulie_actuator.reasons import Reason
 from joulie_actuator.subsystem_thread import SubsystemThread
 
-#: A caller that waits for ever fails.
+#: A caller that waits without end fails.
 pytestmark = pytest.mark.timeout(20)
 CALL_S = 0.05
 

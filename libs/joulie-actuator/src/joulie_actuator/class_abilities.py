@@ -1,4 +1,4 @@
-"""Which controls of CPU classes a machine has. Reads, and checks by opening only whether a file may be written."""
+"""Controls of CPU classes that a machine has. Reads, and checks by opening only whether a file may be written."""
 
 from collections.abc import Iterable
 from typing import Final, Protocol

@@ -39,7 +39,7 @@ class ClassKnob:
 
 @dataclass(slots=True)
 class Shortages:
-    """What classes do not get, collected by class, control and reason."""
+    """Controls that classes do not get, collected by class, control and reason."""
 
     _found: dict[tuple[str, ClassControl, Reason], tuple[str, Cpus]] = field(default_factory=dict)
 

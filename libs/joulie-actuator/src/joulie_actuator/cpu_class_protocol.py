@@ -99,7 +99,7 @@ class KhzSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CpuClassState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in force on the CPUs of one class."""
+    """Frequency limits in force on the CPUs of one class, and its unmet controls."""
 
     #: Those that are online, in the list format of the kernel.
     cpus: str
@@ -113,7 +113,7 @@ class CpuClassState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """Which controls of CPU classes a machine has, with the values that it offers; empty where it has none."""
+    """Controls of CPU classes that a machine has, with the values that it offers; empty where it has none."""
 
     #: Whether frequency limits can be written.
     frequencies: bool = False

@@ -1,4 +1,4 @@
-"""How long a reply of the actuator may take, in one place: each deadline is above those that it waits for.
+"""Deadlines of the actuator's replies, in one place: each is above those that it waits for.
 
 A call to hardware (`CALL_S` for a file, `CALL_DEADLINE_S` for a GPU) < a request in its executor < the wait of the
 controller.

@@ -45,7 +45,7 @@ NO_TUNING: Final = Tuning()
 
 @dataclass(slots=True)
 class Applied:
-    """What a request has written and restored."""
+    """Outcome of a request: what it has written and restored."""
 
     answers: dict[str, WrittenKnob | HardwareFailure] = field(default_factory=dict)
     restored: list[RestoredKnob] = field(default_factory=list)

@@ -66,7 +66,7 @@ class Subsystem(StrEnum):
 
 
 class LeaseKind(StrEnum):
-    """What a client holds in a subsystem. Each ends on its own: two clients hold one each."""
+    """Kind of lease that a client holds in a subsystem. Each ends on its own: two clients hold one each."""
 
     #: Caps, throttles and tuning, of the controller.
     POWER = "power"
@@ -244,7 +244,7 @@ class RestoreReport(_Reply, frozen=True, tag="restore_report"):
 
 
 class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
-    """What is in force after `SetCpuClasses`."""
+    """CPU classes in force after `SetCpuClasses`."""
 
     classes: dict[str, CpuClassState]
     #: Why nothing could be set or restored; None where it could.
@@ -256,7 +256,7 @@ class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
 
 
 class InterruptsReport(_Reply, frozen=True, tag="interrupts"):
-    """What has become of interrupts after `SetInterrupts`."""
+    """Outcome of `SetInterrupts`, in numbers of interrupts."""
 
     #: Interrupts that have other CPUs than without Joulie.
     moved: int = 0
@@ -341,7 +341,7 @@ class GpuDescription(_Reply, frozen=True, tag="gpu"):
 
 
 class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the lease of one subsystem is enforced."""
+    """Health of one subsystem: whether its lease is enforced."""
 
     #: Why it is not, which a restart may cure; None where it is.
     problem: str | None
@@ -350,7 +350,7 @@ class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthReport(_Reply, frozen=True, tag="health"):
-    """Whether leases are enforced, by subsystem."""
+    """Health by subsystem: whether leases are enforced."""
 
     subsystems: dict[str, SubsystemHealth]
 

@@ -1,4 +1,4 @@
-"""Why an enforcement ended as it did: one word per cause, the same in status, logs and tests."""
+"""Reasons for the results of enforcements: one word per cause, the same in status, logs and tests."""
 
 from enum import StrEnum
 

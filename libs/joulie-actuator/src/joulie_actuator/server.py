@@ -62,7 +62,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is served, besides root and the user that this process runs as."""
+    """Client that is served by its user and group, besides root and the user that this process runs as."""
 
     uid: int
     gid: int

@@ -33,14 +33,14 @@ _Watts = Annotated[float, Field(ge=0), Unit("W")]
 
 
 class AgentMode(StrEnum):
-    """Which nodes one process serves."""
+    """Scope of one process: its own node, or the nodes of a pool."""
 
     DAEMONSET = "daemonset"
     POOL = "pool"
 
 
 class HardwareAccess(StrEnum):
-    """How the hardware of this machine is reached."""
+    """Access to the hardware of this machine."""
 
     ACTUATOR = "actuator"
     IN_PROCESS = "in-process"

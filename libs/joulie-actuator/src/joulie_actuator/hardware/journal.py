@@ -53,7 +53,7 @@ class JournalHeldError(JournalError):
 
 
 class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What is known of one managed knob; values in the knob's unit."""
+    """Journal entry of one managed knob; values in the knob's unit."""
 
     unit: str
     #: What to restore: the newest external value.

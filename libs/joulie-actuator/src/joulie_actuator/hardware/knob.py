@@ -20,7 +20,7 @@ LOWEST_CAP_SHARE: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class HardwareFailure:
-    """Why the hardware was not read or written."""
+    """Reason why the hardware was not read or written."""
 
     reason: Reason
     message: str = ""
@@ -44,7 +44,7 @@ class KnobLimits:
 
 
 class KnobKind(StrEnum):
-    """How a knob's value relates to what was written."""
+    """Relation of a knob's value to what was written."""
 
     #: A register: it reads what was written last, rounded or clamped. A lower value limits more.
     LIMIT = "limit"

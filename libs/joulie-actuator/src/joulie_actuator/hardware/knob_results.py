@@ -22,7 +22,7 @@ class WrittenKnob:
 
 
 class RestoreOutcome(StrEnum):
-    """How the restore of one knob ended."""
+    """Outcome of the restore of one knob."""
 
     RESTORED = "restored"
     KEPT_EXTERNAL = "kept_external"

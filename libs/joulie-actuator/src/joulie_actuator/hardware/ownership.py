@@ -1,4 +1,4 @@
-"""Who wrote the value of a knob, from the journal's entry and what is read. Pure; reads and writes are elsewhere.
+"""Writer of a knob's value, from the journal's entry and what is read. Pure; reads and writes are elsewhere.
 
 A register (`LIMIT`, `SWITCH`) holds what was written last, or firmware's answer to it, so a value is Joulie's where the
 journal has it. A request is one of several, and the lowest of them is read: a value below Joulie's shows that something
@@ -23,7 +23,7 @@ _LIMITS_WHERE_LOWER: Final = frozenset({KnobKind.LIMIT, KnobKind.REQUEST})
 
 
 class ValueOwner(StrEnum):
-    """Who wrote a value."""
+    """Writer of a value."""
 
     JOULIE = "joulie"
     EXTERNAL = "external"

@@ -63,7 +63,7 @@ class OperationError(OSError):
 
 
 class FileCalls(Protocol):
-    """What a tree does with files, one operation at a time. Paths are absolute.
+    """File operations of a tree, one at a time. Paths are absolute.
 
     Every operation raises OSError as the kernel would: OperationError where the file could be opened.
     """

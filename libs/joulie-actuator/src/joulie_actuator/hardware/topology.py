@@ -1,4 +1,4 @@
-"""Which CPU belongs to which package, die and core. Offline CPUs have no core: the kernel does not show it."""
+"""Package, die and core of each CPU. Offline CPUs have no core: the kernel does not show it."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which file a thread is waiting for, so that a file that blocks affects that file only.
+"""Supervision of the file calls of a thread, so that a file that blocks affects that file only.
 
 A read or write of sysfs may block as long as a driver or its firmware does, and the thread in it cannot be stopped.
 `Watch` records the begin and the end of each call. The supervisor of the thread abandons it once a call is overdue; an

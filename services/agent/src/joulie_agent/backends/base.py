@@ -26,7 +26,7 @@ NO_RANGE: Final = WattRange()
 
 @dataclass(frozen=True, slots=True)
 class CpuHeld:
-    """What may be in force on the CPUs of one node."""
+    """Controls that may be in force on the CPUs of one node."""
 
     cap: Held = Held.NO
     throttle: Held = Held.NO
@@ -39,7 +39,7 @@ class CpuHeld:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Why there is no reading."""
+    """Reason why there is no reading."""
 
     reason: Reason
     message: str = ""

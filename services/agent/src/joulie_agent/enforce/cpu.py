@@ -50,7 +50,7 @@ __all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult"
 
 @dataclass(frozen=True, slots=True)
 class CpuIntent:
-    """What is requested of one node's CPUs at one tick."""
+    """Cap requested of one node's CPUs at one tick, and the way to control it."""
 
     #: None: unmanaged, for the reason in `absent`.
     cap: WattCap | PctCap | None

@@ -19,7 +19,7 @@ _MOST: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class DvfsOutcome:
-    """How well the DVFS loop holds the cap."""
+    """Outcome of the DVFS loop: how well it holds the cap."""
 
     result: ControlResult
     reason: Reason

@@ -20,7 +20,7 @@ IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPL
 
 
 class CpuMode(StrEnum):
-    """What holds the power; the `mode` label of `joulie_backend_mode`."""
+    """Mechanism that holds the power; the `mode` label of `joulie_backend_mode`."""
 
     NONE = "none"
     RAPL = "rapl"

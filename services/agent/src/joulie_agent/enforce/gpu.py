@@ -32,7 +32,7 @@ class GpuControlState:
 
 @dataclass(frozen=True, slots=True)
 class GpuIntent:
-    """What is requested of one node's GPUs at one tick."""
+    """Cap requested of one node's GPUs at one tick."""
 
     #: None: unmanaged, for the reason in `absent`.
     target: GpuPowerCap | None

@@ -62,7 +62,7 @@ class _Pushed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the resource manager is to have, all of it again after its restart."""
+    """State that the resource manager is to have, all of it again after its restart."""
 
     instance: str
     #: Differs where the same is to be pushed again.

@@ -1,4 +1,4 @@
-"""What Kubernetes takes as labels, annotations, taints and extended resources of a node.
+"""Rules of Kubernetes for labels, annotations, taints and extended resources of a node.
 
 Checked before a request to the API server, so that a wrong value gets an error that names it and what is valid.
 Source: Kubernetes, "Labels and Selectors", "Annotations" and "Extended Resources".

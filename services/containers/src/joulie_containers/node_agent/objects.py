@@ -19,7 +19,7 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """Which object."""
+    """Key of an object: its kind and name."""
 
     resource: Resource
     name: str

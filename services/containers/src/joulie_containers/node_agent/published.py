@@ -1,4 +1,4 @@
-"""What the resource manager reports, published at the API server: extended resources and zones of the node."""
+"""Reports of the resource manager, published at the API server: extended resources and zones of the node."""
 
 import asyncio
 from collections.abc import Callable, Mapping

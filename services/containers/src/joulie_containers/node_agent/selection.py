@@ -1,4 +1,4 @@
-"""Which configuration of a container policy applies to a node.
+"""Configuration of a container policy that applies to a node.
 
 The object `node.NAME` precedes `group.GROUP`, where the node has a label of a group, or `default`, where it has none.
 A node of a group never uses `default`: a group whose configuration is still to be written must not start with another.

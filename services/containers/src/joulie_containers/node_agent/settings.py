@@ -10,7 +10,7 @@ from joulie_api.settings import Addr, ServiceSettings
 
 
 class PolicyStatusScope(StrEnum):
-    """Which nodes appear in the status of a container policy."""
+    """Nodes that appear in the status of a container policy."""
 
     ALL = "all"
     FAILURES = "failures"

@@ -1,4 +1,4 @@
-"""What a plugin does with the requests of a container runtime: the interface of `joulie_containers.nri` to its user."""
+"""Interface of `joulie_containers.nri` to its user: what a plugin does with the requests of a container runtime."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ class NriHandler(Protocol):
 
 
 class NriClient(Protocol):
-    """What a plugin requests of the runtime."""
+    """Requests of a plugin to the runtime."""
 
     async def update_containers(self, updates: Sequence[ContainerUpdate]) -> Sequence[ContainerUpdate]:
         """Update running containers outside of a request.

@@ -24,7 +24,7 @@ _READ_BYTES: Final = 1 << 16
 
 
 class MuxError(ConnectionError):
-    """What arrived is not a stream of frames."""
+    """The bytes that arrived are not a stream of frames."""
 
 
 class MuxDecoder:

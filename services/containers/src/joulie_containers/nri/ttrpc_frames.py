@@ -16,7 +16,7 @@ MAX_FRAME_BYTES: Final = MAX_PAYLOAD_BYTES + _HEADER.size
 
 
 class FrameType(IntEnum):
-    """What a frame carries. DATA belongs to streams, which the Node Resource Interface does not use."""
+    """Kind of content of a frame. DATA belongs to streams, which the Node Resource Interface does not use."""
 
     REQUEST = 1
     RESPONSE = 2

@@ -19,7 +19,7 @@ _HEALTH_CHECK: Final = CallShape(_SERVICE, "HealthCheck", pb.Nothing, pb.HealthC
 
 
 class ClusterService(Protocol):
-    """What the node agent does with calls. InvalidCallError refuses one, such as a capacity of `cpu`."""
+    """Calls that the node agent serves. InvalidCallError refuses one, such as a capacity of `cpu`."""
 
     async def get_node(self, request: pb.Nothing) -> pb.NodeMetadata:
         """Return the node."""

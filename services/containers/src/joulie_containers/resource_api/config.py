@@ -17,7 +17,7 @@ _GET_STATUS: Final = CallShape(_SERVICE, "GetStatus", pb.Nothing, pb.ManagerStat
 
 
 class ConfigService(Protocol):
-    """What the resource manager does with calls. InvalidCallError refuses one."""
+    """Calls that the resource manager serves. InvalidCallError refuses one."""
 
     async def set_config(self, request: pb.SetConfigRequest) -> pb.SetConfigReply:
         """Apply a configuration, or none; a bad one is refused as a whole in the reply."""

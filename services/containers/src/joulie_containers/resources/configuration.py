@@ -1,4 +1,4 @@
-"""Which configuration is in force: from the file, the runtime's drop-in file, the cluster, the cache, or the defaults.
+"""Configuration in force: from the file, the runtime's drop-in file, the cluster, the cache, or the defaults.
 
 A configuration is refused as a whole: with the error reported, the earlier one stays in force. At the start there is
 none, so a refused file or a missing one is followed by the last configuration in force, which the cache has, then by

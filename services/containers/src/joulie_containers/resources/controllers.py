@@ -1,4 +1,4 @@
-"""What a placement means for a container: CPU and memory of its cgroup, and the classes of RDT and block I/O.
+"""Settings of a container by its placement: CPU and memory of its cgroup, and the classes of RDT and block I/O.
 
 A controller that the host cannot serve states why, once in the log, and sets nothing.
 """
@@ -64,7 +64,7 @@ _KINDS: Final = ("rdt", "blockio")
 
 
 class CreationControllers:
-    """What is set for new containers besides cgroup values: classes of RDT and block I/O, and scheduling.
+    """Controllers of what new containers get besides cgroup values: classes of RDT and block I/O, and scheduling.
 
     Args:
         host_root: directory below which the host's /sys is found.

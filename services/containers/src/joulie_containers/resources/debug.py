@@ -16,7 +16,7 @@ from joulie_core.containers.idset import IdSet
 
 
 class DescribedManager(Protocol):
-    """What is described."""
+    """Resource manager, as far as it is described."""
 
     @property
     def engine(self) -> PlacementEngine:

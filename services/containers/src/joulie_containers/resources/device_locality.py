@@ -1,4 +1,4 @@
-"""Which CPUs and memory nodes are close to a device, a path in sysfs or a mounted directory.
+"""CPUs and memory nodes that are close to a device, a path in sysfs or a mounted directory.
 
 The kernel shows the locality of a device in its directory in sysfs or in that of the bus that it is on. What it does
 not show is unknown, and so is what is equally close to all CPUs.

@@ -44,7 +44,7 @@ class Configured:
 
 
 class Consequences(Protocol):
-    """What the engine reports to, besides the ledger and the cache."""
+    """Receiver of the engine's reports, besides the ledger and the cache."""
 
     def rejected(self, container: ContainerInfo, reason: str) -> None:
         """Note that a container could not be placed."""

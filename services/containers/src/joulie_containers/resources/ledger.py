@@ -1,4 +1,4 @@
-"""What every container is to have, and what the runtime is known to have carried out.
+"""Ledger of what every container is to have, and of what the runtime is known to have carried out.
 
 The reply to a request carries updates of other containers whose failure is not reported, and a container may keep
 running on CPUs that were meant to be taken from it. So the ledger knows, besides the values that are wanted and in

@@ -24,7 +24,7 @@ _CONTAINER: Final = ("namespace", "pod", "container")
 
 @dataclass(slots=True)
 class ManagerCounts:
-    """What has happened since the start."""
+    """Counts of what has happened since the start."""
 
     rejected: int = 0
     moved: int = 0
@@ -35,7 +35,7 @@ class ManagerCounts:
 
 
 class MeasuredManager(Protocol):
-    """What the series are made of."""
+    """Resource manager, as far as the series are made of it."""
 
     @property
     def engine(self) -> PlacementEngine:

@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 
 
 class PipelineRequest(StrEnum):
-    """What passes the pipeline, in logs and metrics."""
+    """Name of what passes the pipeline, in logs and metrics."""
 
     SYNCHRONIZE = "synchronize"
     CREATE = "create"
@@ -65,7 +65,7 @@ class PipelineObserver(Protocol):
 
 
 class AdjustmentControllers(Protocol):
-    """What is set at the creation of a container besides its cgroup values."""
+    """Controllers of what a container gets at its creation besides its cgroup values."""
 
     def complete(self, adjustment: ContainerAdjustment, container: ContainerInfo, placement: Placement) -> None:
         """Add to an adjustment."""

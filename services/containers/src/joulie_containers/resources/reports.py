@@ -1,4 +1,4 @@
-"""What follows from decisions besides placements.
+"""Consequences of decisions besides placements.
 
 Log lines, counts, Events of pods, CPU classes, interrupts and timers.
 """

@@ -1,4 +1,4 @@
-"""What a container may read of its own placement: CPUs and memory nodes, in a file of shell variables.
+"""File of a container's own placement for it to read: CPUs and memory nodes, as shell variables.
 
 The file is there before the reply that creates a container, with what that reply sets. From then on it follows what the
 ledger knows to be in force: an update that the runtime has not carried out does not change it. A value that is neither

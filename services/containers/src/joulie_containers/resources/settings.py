@@ -17,7 +17,7 @@ class PolicyName(StrEnum):
 
 
 class OnDeadline(StrEnum):
-    """What is replied to the creation of a container that cannot be placed in time."""
+    """Reply to the creation of a container that cannot be placed in time."""
 
     ADMIT = "admit"
     REJECT = "reject"

@@ -48,7 +48,7 @@ def pod_info(pod: PodSandbox) -> PodInfo:
 
 @dataclass(frozen=True, slots=True)
 class KnownResources:
-    """What is known of a container besides what the runtime shows, which is what was set here."""
+    """Resources of a container that are known besides what the runtime shows, which is what was set here."""
 
     #: Requests and limits before anything was set.
     resources: ContainerResources

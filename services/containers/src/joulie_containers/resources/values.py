@@ -1,4 +1,4 @@
-"""What is set for a container in its cgroup, as values and as the messages of the runtime."""
+"""Cgroup settings of a container, as values and as the messages of the runtime."""
 
 from dataclasses import dataclass
 from typing import Final

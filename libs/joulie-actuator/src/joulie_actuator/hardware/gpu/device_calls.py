@@ -43,7 +43,7 @@ CROWDED_DEADLINE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDeadlines:
-    """How long calls may take, in seconds."""
+    """Deadlines of calls, in seconds."""
 
     open_wait_s: float = OPEN_WAIT_S
     device_open_s: float = DEVICE_OPEN_S

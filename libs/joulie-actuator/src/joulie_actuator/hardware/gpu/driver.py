@@ -1,4 +1,4 @@
-"""What every GPU driver offers: the GPUs, their power, and one knob per GPU for its power limit and its clock.
+"""Interface of every GPU driver: the GPUs, their power, and one knob per GPU for its power limit and its clock.
 
 Every answer of a driver becomes a value or a failure with its reason, never an exception. A GPU is identified by its
 UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.

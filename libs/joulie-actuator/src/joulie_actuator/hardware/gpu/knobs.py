@@ -12,7 +12,7 @@ CLOCK_TOLERANCE_MHZ: Final = 25
 
 
 class PowerDriver(Protocol):
-    """What a power limit needs of a driver."""
+    """Driver calls that a power limit needs."""
 
     def limit_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that was set last."""
@@ -22,7 +22,7 @@ class PowerDriver(Protocol):
 
 
 class ClockDriver(Protocol):
-    """What a clock limit needs of a driver."""
+    """Driver calls that a clock limit needs."""
 
     def clock_limit_mhz(self, uuid: str) -> int | HardwareFailure | None:
         """Return the limit, None where the driver does not report one."""

@@ -16,7 +16,7 @@ Handle: TypeAlias = Any
 
 
 class Extent(StrEnum):
-    """What an error affects."""
+    """Extent of an error: what it affects."""
 
     #: This call only.
     CALL = "call"
