@@ -1,4 +1,4 @@
-"""What a simulation records: the course of every job, and the state of the cluster every minute."""
+"""Records of a simulation: the course of every job, and the state of the cluster every minute."""
 
 from dataclasses import dataclass, field
 from typing import Final

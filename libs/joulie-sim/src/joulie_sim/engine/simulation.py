@@ -36,7 +36,7 @@ _SCORES: Final = {headroom_v1.NAME: NodeScores, energy_v1.NAME: EnergyScores}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """What all arms of a comparison have in common, beside nodes and jobs."""
+    """Settings that all arms of a comparison have in common, beside nodes and jobs."""
 
     seed: int = 0
     report_interval_s: float = 20.0
