@@ -47,7 +47,7 @@ _Loads = Mapping[float, dict[str, Runs]]
 
 
 class SteadyReport:
-    """What a page shows of an experiment's steady runs.
+    """Tables and plot of the steady runs of an experiment.
 
     Args:
         runs: as `experiments.figures.read` returns them.

@@ -104,7 +104,7 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Measured:
-    """What a simulation has within its window; arrays over jobs."""
+    """Figures of a simulation within its window; arrays over jobs."""
 
     length_s: float
     it_joules: float

@@ -106,7 +106,7 @@ def synthetic_jobs(mix: ArrivalMix, machines: Machines, seed: int) -> Jobs:
 
 @dataclass(frozen=True, slots=True)
 class MeanRequest:
-    """What jobs request in the mean: those without GPUs, and those with GPUs."""
+    """Mean requests of jobs: those without GPUs, and those with GPUs."""
 
     cores: float
     gpus: float
