@@ -12,7 +12,7 @@ from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.protocol import SetThrottle
 from joulie_actuator.settings import ActuatorSettings
 from joulie_core.control_result import ControlResult
-from joulie_testing.agent.actuator_process import Events, Node, cap, settings_of_machine
+from joulie_testing.agent.actuator_process import ActuatorNode, Events, cap, settings_of_machine
 from joulie_testing.agent.fake_gpu import FakeGpuLibrary, fake_gpu_driver
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
@@ -119,7 +119,7 @@ def actuator_environment():
 def node(actuator_settings, actuator_environment):
     settings, machine = actuator_settings()
     env = os.environ | actuator_environment(settings)
-    made = Node(machine, env)
+    made = ActuatorNode(machine, env)
     yield made
     for running in made.running:
         running.kill()

@@ -7,7 +7,7 @@ from joulie_actuator.executor import SubsystemExecutor
 from joulie_actuator.hardware.journal import Journal
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.protocol import Subsystem
-from joulie_testing.agent.class_bench import THROTTLED_KHZ, Bench
+from joulie_testing.agent.class_bench import THROTTLED_KHZ, ClassBench
 from joulie_testing.agent.kernel import Behaviour, KernelMachine, KernelTree
 from joulie_testing.agent.machine_spec import PLATFORMS
 
@@ -21,7 +21,7 @@ def make(tmp_path, writer, clock, events):
             tree=KernelTree(machine), proc_root=str(tmp_path), writer=writer, min_freq_khz=THROTTLED_KHZ, clock=clock
         )
         executor = SubsystemExecutor(Subsystem.CPU, handler, events, clock=clock)
-        return Bench(machine, handler, writer, executor, clock)
+        return ClassBench(machine, handler, writer, executor, clock)
 
     return make
 

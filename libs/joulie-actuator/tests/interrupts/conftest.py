@@ -4,12 +4,12 @@ import pytest
 
 from joulie_actuator.hardware.journal import Journal
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
-from joulie_testing.agent.interrupt_bench import Machine, open_bench
+from joulie_testing.agent.interrupt_bench import InterruptMachine, open_bench
 
 
 @pytest.fixture
 def machine(tmp_path):
-    return Machine(tmp_path / "machine")
+    return InterruptMachine(tmp_path / "machine")
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Events:
 
 
 @dataclass
-class Node:
+class ActuatorNode:
     """A machine in a directory, and the commands run on it."""
 
     machine: FakeMachine

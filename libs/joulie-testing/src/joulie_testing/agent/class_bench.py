@@ -43,21 +43,21 @@ FAST: Final = CpuClassControls(
 BOTH: Final = {"eco": ECO, "fast": FAST}
 
 
-class Moment(Protocol):
+class SetClock(Protocol):
     """A clock that a test sets."""
 
     now: float
 
 
 @dataclass
-class Bench:
+class ClassBench:
     """CPU classes on a machine with the kernel's semantics."""
 
     machine: KernelMachine
     handler: CpuHandler
     writer: JournaledWriter
     executor: SubsystemExecutor
-    clock: Moment
+    clock: SetClock
 
     def apply(self, lease_s: float = 60.0, **classes: CpuClassControls) -> CpuClassesReport:
         """Set these classes in place of the earlier ones."""

@@ -43,7 +43,7 @@ class IrqCalls(OsCalls):
 
 
 @dataclass
-class Machine:
+class InterruptMachine:
     """Files of 8 CPUs and their interrupts."""
 
     root: Path
@@ -94,10 +94,10 @@ class Machine:
 
 
 @dataclass
-class Bench:
+class InterruptBench:
     """The handler over such a machine."""
 
-    machine: Machine
+    machine: InterruptMachine
     handler: InterruptHandler
     writer: JournaledWriter
     executor: SubsystemExecutor
@@ -121,7 +121,9 @@ class Bench:
         return self.executor.execute(request)
 
 
-def open_bench(machine: Machine, writer: JournaledWriter, events: Log, clock: Callable[[], float]) -> Bench:
+def open_bench(
+    machine: InterruptMachine, writer: JournaledWriter, events: Log, clock: Callable[[], float]
+) -> InterruptBench:
     """Return a bench over a machine."""
     handler = InterruptHandler(
         tree=SysfsTree(machine.root / "sys", machine.calls),
@@ -129,4 +131,6 @@ def open_bench(machine: Machine, writer: JournaledWriter, events: Log, clock: Ca
         writer=writer,
         clock=clock,
     )
-    return Bench(machine, handler, writer, SubsystemExecutor(Subsystem.INTERRUPTS, handler, events, clock=clock))
+    return InterruptBench(
+        machine, handler, writer, SubsystemExecutor(Subsystem.INTERRUPTS, handler, events, clock=clock)
+    )
