@@ -43,7 +43,7 @@ FAST: Final = CpuClassControls(
 BOTH: Final = {"eco": ECO, "fast": FAST}
 
 
-class ClassMoment(Protocol):
+class SetClock(Protocol):
     """A clock that a test sets."""
 
     now: float
@@ -57,7 +57,7 @@ class ClassBench:
     handler: CpuHandler
     writer: JournaledWriter
     executor: SubsystemExecutor
-    clock: ClassMoment
+    clock: SetClock
 
     def apply(self, lease_s: float = 60.0, **classes: CpuClassControls) -> CpuClassesReport:
         """Set these classes in place of the earlier ones."""
