@@ -8,6 +8,9 @@ import pytest
 from joulie_actuator import executor as module
 from joulie_actuator import results
 from joulie_actuator.executor import OVERDUE_S, RETRY_S, SubsystemExecutor
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
+from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
+from joulie_actuator.hardware.watch import AbandonedCall, Watch
 from joulie_actuator.log import Level
 from joulie_actuator.protocol import (
     ErrorReply,
@@ -21,9 +24,6 @@ from joulie_actuator.protocol import (
     SubsystemHealth,
     lease_of,
 )
-from joulie_actuator.hardware.journaled_writer import JournaledWriter
-from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
-from joulie_actuator.hardware.watch import AbandonedCall, Watch
 from joulie_actuator.reasons import Reason
 
 #: A caller that waits for ever fails.

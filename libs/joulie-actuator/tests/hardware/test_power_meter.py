@@ -1,13 +1,15 @@
 """Power of the packages, read from the counters of a fake machine."""
 
+from dataclasses import replace
+
 import pytest
 
-from joulie_actuator.hardware import rapl
-from joulie_actuator.hardware.power_meter import PowerMeter, total_watts
+from joulie_actuator.hardware import rapl, rapl_domains
+from joulie_actuator.hardware.power_meter import PowerMeter, ZoneReading, total_watts
 from joulie_actuator.reasons import Reason
 from joulie_core.control.energy_meter import SampleResult
 from joulie_testing.agent.fake_sysfs import build
-from joulie_testing.agent.machine_spec import PLATFORMS
+from joulie_testing.agent.machine_spec import PLATFORMS, Zone
 
 
 @pytest.fixture
@@ -54,7 +56,10 @@ def test_after_a_reload_of_the_driver_the_second_sample_measures_again(fake):
     meter, zones = PowerMeter(), rapl.discover(fake.tree())
     meter.sample(zones, 0.0)
     fake.unload_rapl()
-    assert meter.sample(zones, 1.0)[0].failure.reason is Reason.NO_INTERFACE
+    for at in (1.0, 1.5):
+        failure = zones[0].read_energy_uj()
+        assert failure.reason is Reason.NO_INTERFACE
+        assert meter.sample(zones, at)[0] == ZoneReading("package-0", None, None, None, failure)
     fake.load_rapl()
     assert meter.sample(zones, 2.0)[0].sampled is SampleResult.FIRST
     fake.consume(fake.zones()[0], 50)
@@ -74,3 +79,43 @@ def test_a_counter_that_stands_still_is_no_power(fake):
     meter, zones = PowerMeter(), rapl.discover(fake.tree())
     meter.sample(zones, 0.0)
     assert total_watts(meter.sample(zones, 1.0)) is None
+
+
+def test_a_domain_is_measured_by_its_own_counter_until_that_is_so_late_that_it_may_have_lapped(fake):
+    meter, (dram, _) = PowerMeter(), rapl_domains.discover(fake.tree())
+    (first,) = meter.sample_domains([dram], 0.0)
+    assert (first.zone, first.power_watts, first.sampled) == ("package-0/dram", None, SampleResult.FIRST)
+    fake.consume(fake.zones(Zone.DRAM)[0], 30)
+    (second,) = meter.sample_domains([dram], 2.0)
+    assert (second.energy_uj - first.energy_uj, second.power_watts, second.failure) == (30_000_000, 15.0, None)
+    (late,) = meter.sample_domains([dram], 2.0 + fake.spec.energy_range_uj / 2e9)
+    assert (late.power_watts, late.sampled) == (None, SampleResult.TOO_LATE)
+
+
+def sensed(fake, power_uw):
+    """Return the reading of a package without an energy counter, with a sensor that reads this."""
+    (fake.sys / rapl.discover(fake.tree())[0].path / "energy_uj").unlink()
+    zone = replace(rapl.discover(fake.tree())[0], power_sensor="class/hwmon/hwmon0/power1_average")
+    if power_uw is not None:
+        (fake.sys / zone.power_sensor).parent.mkdir(parents=True)
+        (fake.sys / zone.power_sensor).write_text(f"{power_uw}\n")
+    (reading,) = PowerMeter().sample([zone], 0.0)
+    return reading
+
+
+def test_a_package_without_a_counter_has_the_power_of_its_sensor_at_once(fake):
+    assert sensed(fake, 93_500_000) == ZoneReading("package-0", None, 93.5, None, None)
+
+
+@pytest.mark.parametrize(("power_uw", "reason"), [(0, Reason.NO_READING), (None, Reason.NO_INTERFACE)])
+def test_a_sensor_without_a_value_is_a_failure_that_names_the_sensor(fake, power_uw, reason):
+    reading = sensed(fake, power_uw)
+    assert (reading.zone, reading.power_watts, reading.failure.reason) == ("package-0", None, reason)
+    assert "power1_average" in reading.failure.message
+
+
+def test_a_package_without_a_counter_and_without_a_sensor_has_the_failure_of_the_counter(fake):
+    zone = rapl.discover(fake.tree())[0]
+    (fake.sys / zone.path / "energy_uj").unlink()
+    (reading,) = PowerMeter().sample([zone], 0.0)
+    assert "energy_uj" in reading.failure.message

@@ -32,6 +32,34 @@ def test_the_dies_of_a_package_have_domains_of_their_own(machine):
     assert names(machine("xeon-multi-die"))[:2] == ["package-0-die-0/dram", "package-0-die-1/dram"]
 
 
+def test_every_domain_has_a_counter_of_its_own(machine):
+    fake = machine("client-hybrid")
+    for number, path in enumerate(fake.zones(Zone.CORE) + fake.zones(Zone.UNCORE) + fake.zones(Zone.PSYS)):
+        fake.consume(path, 10 + number)
+    domains = rapl_domains.discover(fake.tree())
+    assert [(each.name, each.read_energy_uj()) for each in domains] == [
+        ("package-0/core", 10_000_000),
+        ("package-0/uncore", 11_000_000),
+        ("psys", 12_000_000),
+    ]
+    assert {each.energy_range_uj for each in domains} == {fake.spec.energy_range_uj}
+
+
+@pytest.mark.parametrize(("unnamed", "found"), [("", []), ("/{directory}:0", ["package-0/dram"])])
+def test_a_zone_whose_name_cannot_be_read_is_left_out_alone(machine, unnamed, found):
+    fake = machine(MachineSpec(sockets=2, zones=frozenset({Zone.PACKAGE, Zone.CORE, Zone.DRAM})))
+    zone = fake.zones()[0]
+    directory = zone.rpartition("/")[2]
+    (fake.sys / f"{zone}{unnamed.format(directory=directory)}/name").unlink()
+    assert names(fake) == [*found, "package-1/core", "package-1/dram"]
+
+
+def test_domains_of_packages_are_found_behind_one_of_the_whole_machine(machine):
+    fake = machine(MachineSpec(sockets=2))
+    fake.write(f"{fake.zones()[0]}/name", "psys")
+    assert names(fake) == ["package-1/dram", "psys"]
+
+
 def test_a_machine_without_rapl_has_none(machine):
     assert names(machine("virtual-machine")) == []
 
@@ -61,6 +89,14 @@ def test_the_constraints_of_a_package_are_read_with_their_time_windows(machine):
         ConstraintReading("package-0", "long_term", 150_000_000, 999_424),
         ConstraintReading("package-0", "short_term", 180_000_000, 999_424),
     )
+
+
+def test_all_constraints_are_found_in_the_order_of_the_hardware(machine):
+    fake = machine(MachineSpec())
+    (fake.sys / f"{fake.zones()[0]}/constraint_2_name").write_text("peak_power\n")
+    zone = rapl.discover(fake.tree())[0]
+    found = rapl_domains.discover_constraints([zone, zone])
+    assert [each.name for each in found] == ["long_term", "short_term", "peak_power"] * 2
 
 
 def test_a_zone_that_only_counts_energy_has_no_constraint(machine):

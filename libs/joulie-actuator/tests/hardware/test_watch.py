@@ -9,15 +9,7 @@ import pytest
 
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.sysfs import OsCalls, SysfsTree
-from joulie_actuator.hardware.watch import (
-    CROWDED_CALL_S,
-    MANY,
-    MANY_CALL_S,
-    MOST_BLOCKED,
-    AbandonedCall,
-    Watch,
-    WatchedCalls,
-)
+from joulie_actuator.hardware.watch import AbandonedCall, Watch, WatchedCalls
 from joulie_actuator.reasons import Reason
 
 
@@ -81,8 +73,9 @@ def test_a_thread_that_was_given_up_unwinds_and_frees_its_file(clock):
     clock.now += 2
     assert watch.blocked == {"/sys/a": 7}
     watch.attach()
-    with pytest.raises(TimeoutError, match="has not returned for 7 s"):
+    with pytest.raises(TimeoutError) as raised:
         watch.call("/sys/a", lambda: 1)
+    assert raised.value.strerror == "an earlier call has not returned for 7 s"
     assert watch.call("/sys/b", lambda: 2) == 2
     call.returns.set()
     thread.join(10)
@@ -102,11 +95,11 @@ def test_a_thread_that_returns_before_another_is_hired_unwinds_too(clock):
 
 def test_the_deadline_shrinks_while_other_files_block(clock):
     watch, calls = Watch(call_s=5, clock=clock), []
-    for number in range(MANY + 1):
+    for number in range(9):
         call = Blocking()
         calls.append(call)
         call.run(watch, f"/sys/{number}")
-        allowed_s = 5 if number == 0 else CROWDED_CALL_S if number < MANY else MANY_CALL_S
+        allowed_s = 5 if number == 0 else 0.5 if number < 8 else 0.05
         assert watch.left_s() == pytest.approx(allowed_s)
         clock.now += 5
         assert watch.abandon_overdue() == f"/sys/{number}"
@@ -114,11 +107,45 @@ def test_the_deadline_shrinks_while_other_files_block(clock):
         call.returns.set()
 
 
-def test_no_more_threads_are_risked_than_a_limit(clock, monkeypatch):
-    watch = Watch(call_s=5, clock=clock)
-    monkeypatch.setattr(watch, "_blocked", {f"/sys/{number}": clock.now for number in range(MOST_BLOCKED)})
-    with pytest.raises(TimeoutError, match="other files block"):
-        watch.call("/sys/x", lambda: 1)
+def test_a_deadline_that_is_short_already_does_not_grow_while_other_files_block(clock):
+    watch, call = Watch(call_s=0.01, clock=clock), Blocking()
+    call.run(watch, "/sys/a")
+    clock.now += 1
+    watch.abandon_overdue()
+    watch.attach()
+    assert watch.left_s() == 0.01
+    call.returns.set()
+
+
+def test_a_call_has_five_seconds_and_none_left_once_it_is_overdue(clock):
+    watch, call = Watch(clock=clock), Blocking()
+    watch.attach()
+    assert watch.left_s() == 5
+    thread = call.run(watch, "/sys/a")
+    clock.now += 9
+    assert watch.left_s() == 0
+    call.returns.set()
+    thread.join(10)
+    assert watch.left_s() == 5
+
+
+def test_no_more_threads_are_risked_than_a_limit(clock):
+    watch, calls = Watch(call_s=5, clock=clock), [Blocking() for _ in range(256)]
+    threads = []
+    for number, call in enumerate(calls):
+        watch.attach()
+        watch.call("/sys/x", lambda: "tried")
+        threads.append(call.run(watch, f"/sys/{number}"))
+        clock.now += 5
+        assert watch.abandon_overdue() == f"/sys/{number}"
+    watch.attach()
+    with pytest.raises(TimeoutError) as raised:
+        watch.call("/sys/x", lambda: "tried")
+    assert raised.value.strerror == "not tried, since 256 other files block"
+    for call, thread in zip(calls, threads, strict=True):
+        call.returns.set()
+        thread.join(10)
+    assert watch.call("/sys/x", lambda: "tried") == "tried"
 
 
 def test_what_a_call_raises_is_raised(clock):
@@ -172,3 +199,35 @@ def test_a_driver_that_gives_up_on_its_device_is_a_timeout(tmp_path, monkeypatch
 
     monkeypatch.setattr(OsCalls, "read", fail)
     assert SysfsTree(tmp_path).read_int("a") == HardwareFailure(Reason.TIMEOUT, "a: Connection timed out")
+
+
+def test_every_operation_of_a_tree_is_one_call_for_its_file(tmp_path):
+    (tmp_path / "a").write_text("5\n")
+    paths = []
+
+    class Noting(Watch):
+        def call(self, path, function, *args):
+            paths.append(os.path.relpath(path, tmp_path))
+            return super().call(path, function, *args)
+
+    calls = WatchedCalls(OsCalls(), Noting())
+    file = str(tmp_path / "a")
+    assert calls.read(file) == b"5\n"
+    calls.write(file, b"6\n")
+    assert (calls.read(file), calls.check_writable(file)) == (b"6\n", None)
+    assert (calls.entries(str(tmp_path)), calls.real(str(tmp_path / "b/../a"))) == (["a"], file)
+    assert paths == ["a", "a", "a", "a", ".", "a"]
+
+
+def test_the_path_of_a_file_that_blocks_stays_as_it_is(tmp_path, clock):
+    watch, call = Watch(call_s=5, clock=clock), Blocking()
+    path = f"{tmp_path}/b/../a"
+    thread = call.run(watch, path)
+    clock.now += 5
+    watch.abandon_overdue()
+    watch.attach()
+    calls = WatchedCalls(OsCalls(), watch)
+    assert calls.real(path) == path
+    call.returns.set()
+    thread.join(10)
+    assert calls.real(path) == f"{tmp_path}/a"

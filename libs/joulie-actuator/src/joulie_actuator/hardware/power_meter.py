@@ -62,8 +62,7 @@ def _sensed(zone: RaplZone, no_counter: HardwareFailure) -> ZoneReading:
     power_uw = zone.read_power_uw()
     if isinstance(power_uw, HardwareFailure):
         return ZoneReading(zone.name, failure=no_counter if zone.power_sensor is None else power_uw)
-    # A package always draws something.
-    return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT if power_uw > 0 else None)
+    return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT)
 
 
 def total_watts(readings: Sequence[ZoneReading]) -> float | None:

@@ -16,7 +16,7 @@ Source: Linux, Documentation/power/powercap/powercap.rst and drivers/powercap.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -41,7 +41,8 @@ ZONE: Final = re.compile(r"intel-rapl:[0-9a-f]+")
 _MMIO: Final = re.compile(r"intel-rapl-mmio:[0-9a-f]+")
 PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 _LONG_TERM: Final = "long_term"
-_CONSTRAINTS: Final = range(3)
+#: MAX_CONSTRAINTS_PER_ZONE of powercap.
+_MOST_CONSTRAINTS: Final = 10
 NO_ORIGINALS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -172,6 +173,15 @@ def zone_paths(tree: SysfsTree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def constraint_names(tree: SysfsTree, path: str) -> Iterator[str]:
+    """Yield the names of a zone's constraints, which are numbered from 0 without a gap."""
+    for number in range(_MOST_CONSTRAINTS):
+        name = tree.read_text(f"{path}/constraint_{number}_name")
+        if isinstance(name, HardwareFailure):
+            return
+        yield name
+
+
 def warnings(tree: SysfsTree, zones: Sequence[RaplZone]) -> tuple[str, ...]:
     """Return what affects the power of this machine and may not be expected."""
     messages = [
@@ -245,7 +255,7 @@ def check_enabled(zone: RaplZone) -> HardwareFailure | None:
 
 def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals: Mapping[str, int]) -> RaplZone:
     directory, name = path.rpartition("/")[2], named[0]
-    constraint = _constraint(tree, path)
+    constraint = next((number for number, each in enumerate(constraint_names(tree, path)) if each == _LONG_TERM), None)
     prefix = f"constraint_{constraint}"
     max_uw = None if constraint is None else tree.read_known(f"{path}/{prefix}_max_power_uw")
     switch_key = f"{KEYS}{name}/enabled"
@@ -280,10 +290,6 @@ def _long_term_limit(
         return limit
     limits = replace(limit.limits, rounding=_UNIT_UW)
     return RaplKnob(tree, path, limit.key, limit.unit, limits, zone_path=zone_path, zone_name=zone_name, switch=switch)
-
-
-def _constraint(tree: SysfsTree, path: str) -> int | None:
-    return next((n for n in _CONSTRAINTS if tree.read_text(f"{path}/constraint_{n}_name") == _LONG_TERM), None)
 
 
 def power_limit(

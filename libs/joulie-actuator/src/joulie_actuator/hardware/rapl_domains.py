@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.hardware.rapl import PACKAGE, RaplZone, zone_paths
+from joulie_actuator.hardware.rapl import PACKAGE, RaplZone, constraint_names, zone_paths
 from joulie_actuator.hardware.sysfs import SysfsTree
 
-US_PER_S: Final = 1_000_000
 _SUBZONE: Final = re.compile(r"intel-rapl:[0-9a-f]+:[0-9a-f]+")
-_CONSTRAINTS: Final = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +90,8 @@ def discover_constraints(zones: Iterable[RaplZone]) -> tuple[RaplConstraint, ...
 
 
 def _constraints(zone: RaplZone) -> Iterator[RaplConstraint]:
-    for number in _CONSTRAINTS:
+    for number, name in enumerate(constraint_names(zone.tree, zone.path)):
         prefix = f"{zone.path}/constraint_{number}"
-        name = zone.tree.read_text(f"{prefix}_name")
-        if isinstance(name, HardwareFailure):
-            return
         yield RaplConstraint(zone.tree, zone.name, name, f"{prefix}_power_limit_uw", f"{prefix}_time_window_us")
 
 

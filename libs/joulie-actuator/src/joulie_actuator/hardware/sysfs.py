@@ -12,7 +12,7 @@ Source: Linux, drivers/powercap/powercap_sys.c and intel_rapl_common.c; fs/kernf
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,7 +27,7 @@ _PAGE: Final = 4096
 _WRITABLE: Final = 0o222
 _DIGITS: Final = re.compile(r"(\d+)")
 
-_ON_OPEN: Final = {
+_ON_OPEN: Final[dict[int | None, Reason]] = {
     errno.ENOENT: Reason.NO_INTERFACE,
     errno.ENOTDIR: Reason.NO_INTERFACE,
     errno.EACCES: Reason.NOT_PERMITTED,
@@ -256,6 +256,5 @@ def write_failure(path: str, error: OSError) -> HardwareFailure:
     return _failure(path, error, _ON_WRITE)
 
 
-def _failure(path: str, error: OSError, reasons: dict[int, Reason]) -> HardwareFailure:
-    code = error.errno or 0
-    return HardwareFailure(reasons.get(code, Reason.IO_ERROR), f"{path}: {error.strerror or os.strerror(code)}")
+def _failure(path: str, error: OSError, reasons: Mapping[int | None, Reason]) -> HardwareFailure:
+    return HardwareFailure(reasons.get(error.errno, Reason.IO_ERROR), f"{path}: {error.strerror}")

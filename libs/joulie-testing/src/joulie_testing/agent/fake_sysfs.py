@@ -45,7 +45,7 @@ class FakeTree(SysfsTree):
     def read_text(self, path: str) -> str | HardwareFailure:
         """Read, unless the file is to fail."""
         code = self._fault(path).read_errno
-        return read_failure(path, OSError(code, "")) if code else super().read_text(path)
+        return read_failure(path, OSError(code, os.strerror(code))) if code else super().read_text(path)
 
     def write_int(self, path: str, value: int) -> HardwareFailure | None:
         """Write, unless the file is to fail or to keep its value."""
@@ -54,7 +54,7 @@ class FakeTree(SysfsTree):
         if refused or fault.holds:
             return refused
         if fault.write_errno:
-            return write_failure(path, OSError(fault.write_errno, ""))
+            return write_failure(path, OSError(fault.write_errno, os.strerror(fault.write_errno)))
         return super().write_int(path, value // fault.unit * fault.unit)
 
     def _fault(self, path: str) -> FileFault:

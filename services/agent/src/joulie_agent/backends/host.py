@@ -14,7 +14,7 @@ from joulie_actuator.hardware.gpu.driver import MW_PER_WATT
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.power_meter import total_watts
 from joulie_actuator.hardware.rapl import UW_PER_WATT
-from joulie_actuator.hardware.rapl_domains import US_PER_S, ConstraintReading
+from joulie_actuator.hardware.rapl_domains import ConstraintReading
 from joulie_actuator.outcome import ControlOutcome, blocked, failed
 from joulie_actuator.protocol import (
     CpuDescription,
@@ -72,6 +72,7 @@ TUNING: Final = "tuning"
 LEASE_TICKS: Final = 4
 SHORTEST_LEASE_S: Final = 60.0
 LONGEST_LEASE_S: Final = 3600.0
+_US_PER_S: Final = 1_000_000
 
 
 def lease_s(interval_s: float) -> float:
@@ -298,7 +299,7 @@ def _cpu_reading(readings: CpuReadings) -> CpuReading:
 
 def _constraint(reading: ConstraintReading) -> PowerConstraint:
     limit_watts = None if reading.limit_uw is None else reading.limit_uw / UW_PER_WATT
-    window_s = None if reading.time_window_us is None else reading.time_window_us / US_PER_S
+    window_s = None if reading.time_window_us is None else reading.time_window_us / _US_PER_S
     return PowerConstraint(reading.zone, reading.constraint, limit_watts, window_s)
 
 
