@@ -26,7 +26,7 @@ from joulie_actuator.protocol import (
 )
 from joulie_actuator.reasons import Reason
 
-#: A caller that waits for ever fails.
+#: A caller that waits without end fails.
 pytestmark = pytest.mark.timeout(60)
 RESTORE = Restore(subsystem=Subsystem.CPU)
 
