@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import stat
 import threading
@@ -200,20 +201,24 @@ async def test_nothing_is_written_where_nothing_has_changed(tmp_path):
     assert (tmp_path / CACHE_FILE).stat().st_ino == inode
 
 
-async def test_a_save_of_500_containers_takes_about_a_millisecond(tmp_path):
+async def test_a_save_of_500_containers_of_which_one_is_new_is_faster_than_encoding_them(tmp_path):
     names = [f"{number:064x}" for number in range(500)]
     cache = filled(tmp_path, names)
     await cache.save()
-    times = []
+    stored = json.loads((tmp_path / CACHE_FILE).read_text())
+    saves, encodings = [], []
     for number in range(20):
         cache.put(container(f"new-{number}"), ContainerValues())
         start = time.perf_counter()
         cache.set_grants({ContainerId(name): {"cpus": "0-3", "milli": 100} for name in [*names, f"new-{number}"]})
         await cache.save()
-        times.append(time.perf_counter() - start)
-    # The fastest of them: other programs run on a test machine.
-    assert min(times) < 0.003
-    print(f"fastest save: {1000 * min(times):.2f} ms")
+        saves.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        json.dumps(stored)
+        encodings.append(time.perf_counter() - start)
+    # The fastest of each: other programs run on a test machine.
+    assert min(saves) < min(encodings)
+    print(f"fastest save: {1000 * min(saves):.2f} ms, encoding: {1000 * min(encodings):.2f} ms")
 
 
 async def test_a_pod_is_stored_as_long_as_one_of_its_containers(tmp_path):
