@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -86,8 +86,8 @@ class _Watches:
 
     def seen(self) -> WatchedCluster:
         each = self._cluster
-        return WatchedCluster(
-            dict(each.nodes), dict(each.pods), dict(each.daemon_sets), dict(each.bmcs), dict(each.policies)
+        return replace(
+            each, nodes=dict(each.nodes), pods=dict(each.pods), bmcs=dict(each.bmcs), policies=dict(each.policies)
         )
 
     def stale_reason(self) -> str | None:
@@ -116,7 +116,17 @@ class Passes:
     def measure(self, pods: int, pending: Callable[[int], dict[str, Any]]) -> Figures:
         """Return what one pass takes while pods wait."""
         waiting = dict(_pod(f"waits-{at}", **pending(at)) for at in range(pods))
-        seen = WatchedCluster(self._nodes, self._running | waiting, {}, self._bmcs, self._policies)
+        seen = WatchedCluster(
+            nodes=self._nodes,
+            pods=self._running | waiting,
+            daemon_sets={},
+            bmcs=self._bmcs,
+            policies=self._policies,
+            claims={},
+            volumes={},
+            pods_unknown=False,
+            unread_bmcs=frozenset(),
+        )
         freeze_heap()
         return asyncio.run(_measure(seen))
 

@@ -197,6 +197,10 @@ def test_a_module_is_tried_again_when_it_or_one_of_its_tests_changed_since_it_wa
         "0 of 1 modules of the list changed since their mutants were tried\n",
     )
 
+    module = workspace / "libs/toy/src/toy/level.py"
+    module.write_text('"""A level."""\n' + module.read_text().replace(":\n", ":  # of water\n"))
+    assert run(workspace, "--changed").stdout == ended.stdout, "docstrings and comments have no mutants"
+
     with (workspace / "libs/toy/tests/test_level.py").open("a") as tests:
         tests.write("\n\ndef test_nothing():\n    pass\n")
     ended = run(workspace, "--changed")

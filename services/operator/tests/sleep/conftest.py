@@ -306,8 +306,9 @@ async def world(fake_api, tmp_path):
         watches = SleepWatches(client, Reflector(client, NODE_BMCS, decode_kind(NodeBMC)))
         tasks = [asyncio.create_task(each.run()) for each in watches.all]
         try:
-            for each in watches.all:
-                await each.wait_synced()
+            async with asyncio.timeout(10):
+                for each in watches.all:
+                    await each.wait_synced()
             yield World(fake_api, client, watches)
         finally:
             for task in tasks:

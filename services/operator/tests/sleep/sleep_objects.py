@@ -5,6 +5,7 @@ import json
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC
 from joulie_operator.sleep.objects import read_node
+from joulie_operator.sleep.watches import WatchedCluster
 from joulie_testing.api import make_node, make_pod
 
 RECORD = "joulie.io/sleep-record"
@@ -72,3 +73,10 @@ def owned_pod(name, node="n1", *, owner="ReplicaSet", **pod):
     if owner:
         made["metadata"]["ownerReferences"] = [controlled_by(owner, f"{name}-owner")]
     return made
+
+
+def seen_cluster(**seen):
+    """Return a cluster of which nothing is there but what is given."""
+    kinds = ("nodes", "pods", "daemon_sets", "bmcs", "policies", "claims", "volumes")
+    nothing = {kind: {} for kind in kinds}
+    return WatchedCluster(**nothing | {"pods_unknown": False, "unread_bmcs": frozenset()} | seen)

@@ -66,7 +66,7 @@ def test_a_pod_without_required_affinity_names_no_node(body):
 
 @pytest.mark.parametrize("raw", [b"[]", b"[" * 5000])
 def test_what_is_no_object_is_refused(raw):
-    with pytest.raises(DecodeError):
+    with pytest.raises(DecodeError, match=r"^not a DaemonSet: "):
         read_daemon_set(raw)
-    with pytest.raises(DecodeError):
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
         meant_for(raw)

@@ -8,26 +8,26 @@ import pytest
 from prometheus_client import CollectorRegistry
 from services.operator.tests.sleep.sleep_objects import (
     MAINTENANCE,
-    MARK,
     OWN_TAINT,
     STATE,
     owned_pod,
     seen_bmc,
+    seen_cluster,
     seen_node,
 )
+from structlog.testing import capture_logs
 
 from joulie_api.failures import Failures
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
-from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
+from joulie_core.power.curves import node_curves
 from joulie_core.sleep import SleepRecord, SleepState
 from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet
 from joulie_operator.sleep.facts import gather, idle_watts, power_facts, zone_of
 from joulie_operator.sleep.objects import read_node, read_pod
-from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
 from joulie_testing.api import make_node
 
 NOW_S = 1_800_000_000.0
@@ -42,24 +42,37 @@ def view_of(**hardware):
 
 
 def facts(
-    *, nodes=None, pods=(), daemon_sets=None, bmcs=(), records=None, hardware=lambda _: None, unknown=False, views=None
+    *,
+    nodes=None,
+    pods=(),
+    daemon_sets=None,
+    bmcs=(),
+    records=None,
+    hardware=lambda _: None,
+    unknown=False,
+    views=None,
+    failures=None,
 ):
     nodes = [seen_node()] if nodes is None else nodes
-    seen = WatchedCluster(
+    seen = seen_cluster(
         nodes={each.node.name: each for each in nodes},
         pods={f"{pod['metadata']['name']}": read_pod(json.dumps(pod).encode()) for pod in pods},
         daemon_sets=daemon_sets or {},
         bmcs={each.name: each for each in bmcs},
-        policies={},
         pods_unknown=unknown,
     )
     if views is None:
         views = {NodeName(name): hardware(name) for name in seen.nodes}
-    return gather(seen, records or {}, views, NOW_S, Failures(CollectorRegistry()))
+    return gather(seen, records or {}, views, NOW_S, failures or Failures(CollectorRegistry()))
 
 
 def node(**seen):
     return facts(**seen).nodes[N1]
+
+
+def without_allocatable(seen):
+    """Return a node of which it cannot be read what pods may request."""
+    return replace(seen, node=replace(seen.node, allocatable={"cpu": "lots"}))
 
 
 def unschedulable(pod):
@@ -72,17 +85,15 @@ def unschedulable(pod):
 
 def test_a_nodebmc_that_could_not_be_read_is_not_an_absent_one():
     nodes = {"n1": seen_node("n1"), "n2": seen_node("n2")}
-    seen = WatchedCluster(nodes, {}, {}, {}, {}, unread_bmcs=frozenset({"n1"}))
+    seen = seen_cluster(nodes=nodes, unread_bmcs=frozenset({"n1"}))
     views = dict.fromkeys((N1, NodeName("n2")))
     found = gather(seen, {}, views, NOW_S, Failures(CollectorRegistry())).nodes
     assert (found[N1].power, found[NodeName("n2")].power) == (UNREADABLE_POWER, None)
 
 
-def test_a_nodebmc_is_unread_where_no_version_of_it_could_be_read(fake_client):
-    known = seen_bmc("n1")
-    bmcs = SimpleNamespace(store={"n1": known}, invalid={"n1": "newer version", "n2": "only version"})
-    seen = SleepWatches(fake_client, bmcs).seen()
-    assert (seen.bmcs, seen.unread_bmcs) == ({"n1": known}, {"n2"})
+def test_the_power_of_every_server_is_told_also_of_one_without_a_node():
+    found = facts(nodes=[seen_node("n1")], bmcs=[seen_bmc("n1"), seen_bmc("n9")])
+    assert found.power == {N1: power_facts(seen_bmc("n1")), NodeName("n9"): power_facts(seen_bmc("n9"))}
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
@@ -162,8 +173,7 @@ def test_what_the_node_says_of_itself_is_taken():
 
 def test_the_boot_and_a_maintenance_are_taken_from_the_node_also_where_it_cannot_be_judged():
     seen = seen_node(boot_id="a\nb", annotations={MAINTENANCE: ""})
-    broken = replace(seen, node=replace(seen.node, allocatable={"cpu": "lots"}))
-    for each in (seen, broken):
+    for each in (seen, without_allocatable(seen)):
         found = node(nodes=[each])
         assert (found.boot_id, found.maintenance) == ("a b", True)
     assert (node().boot_id, node().maintenance) == ("", False)
@@ -192,7 +202,9 @@ def test_a_node_that_is_cordoned_by_people_or_deleted_takes_no_pods(cordoned, de
     body["spec"]["unschedulable"] = cordoned
     if deleting:
         body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert node(nodes=[read_node(json.dumps(body).encode())]).unschedulable is (cordoned or deleting)
+    seen = read_node(json.dumps(body).encode())
+    assert node(nodes=[seen]).unschedulable is (cordoned or deleting)
+    assert node(nodes=[without_allocatable(seen)]).unschedulable is (cordoned or deleting)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +253,17 @@ def test_gpus_without_work_add_their_watts():
     assert idle_watts(None) == 0
 
 
+def test_idle_watts_are_those_at_the_wall_of_a_server_without_load():
+    plain = view_of(cpu_model=EPYC, cpu_sockets=2)
+    assert idle_watts(plain) == node_curves(plain).wall_watts[0]
+    gpus = view_of(cpu_model=EPYC, cpu_sockets=2, gpus=4, gpu_model=H100)
+    assert idle_watts(gpus) == pytest.approx(idle_watts(plain) + 4 * gpus.gpu.spec.idle_watts)
+
+
+def test_a_server_of_unknown_cpus_saves_nothing_that_is_known():
+    assert idle_watts(replace(view_of(), cpu=None)) == 0
+
+
 def test_a_node_whose_hardware_cannot_be_read_is_one_of_which_pods_are_unknown_too():
     labels = {"topology.kubernetes.io/zone": "b"}
     seen = seen_node(labels=labels, taints=[OWN_TAINT], conditions=[{"type": "Ready", "status": "True"}])
@@ -251,91 +274,45 @@ def test_a_node_whose_hardware_cannot_be_read_is_one_of_which_pods_are_unknown_t
     assert found.power == power_facts(seen_bmc())
 
 
-# --- the BMC ----------------------------------------------------------------------------------------------------------
+# --- what fails -------------------------------------------------------------------------------------------------------
 
 
-def conditions(**found):
-    return [{"type": kind, "status": status, "reason": "R"} for kind, status in found.items()]
+def told(logs):
+    return [{key: each.get(key) for key in ("event", "source", "work", "node", "problem")} for each in logs]
 
 
-def test_what_the_bmc_says_is_taken():
-    status = {
-        "powerState": "Off",
-        "sampledAt": rfc3339(NOW_S - 5, "seconds"),
-        "bootSeconds": 240,
-        "conditions": conditions(Reachable="True", WakeProven="False"),
-    }
-    found = node(bmcs=[seen_bmc(status=status)]).power
-    assert (found.state, found.sampled_at_s, found.boot_s) == (PowerState.OFF, NOW_S - 5, 240)
-    assert (found.reachable, found.wake_proven, found.off_allowed) == (True, False, True)
-    assert found.requested is DesiredPower.UNMANAGED
-
-
-def test_what_the_bmc_does_not_say_is_unknown():
-    found = power_facts(seen_bmc(status={"conditions": conditions(Reachable="Unknown")}))
-    assert (found.state, found.sampled_at_s, found.boot_s) == (PowerState.UNKNOWN, None, None)
-    assert (found.reachable, found.wake_proven) == (None, None)
-
-
-def test_what_joulie_has_switched_off_is_taken_from_the_mark():
-    assert power_facts(seen_bmc(mark=MARK)).switched_off.boot_id == "first"
-    assert power_facts(seen_bmc()).switched_off is None
+def test_a_node_whose_quantities_cannot_be_read_is_named_once_until_they_can_be():
+    registry = CollectorRegistry()
+    failures = Failures(registry)
+    with capture_logs() as logs:
+        for seen in (without_allocatable(seen_node()), without_allocatable(seen_node()), seen_node()):
+            facts(nodes=[seen, seen_node("n2")], failures=failures)
+    subject = {"source": "nodes", "work": None, "node": "n1"}
+    problem = "not a Kubernetes quantity: 'lots'"
+    assert told(logs) == [
+        {"event": "invalid input set aside", "problem": problem, **subject},
+        {"event": "input valid again", "problem": None, **subject},
+    ]
+    assert registry.get_sample_value("joulie_invalid_input_total", {"source": "nodes"}) == 2
+    assert registry.get_sample_value("joulie_internal_errors_total", {"work": "judge node for sleep"}) is None
 
 
 @pytest.mark.parametrize(
-    ("desired", "reason", "generation", "taken"),
+    ("defect", "work"),
     [
-        ("On", "Changing", 7, True),
-        ("On", "NotFollowed", 7, True),
-        ("On", "AsDesired", 7, True),
-        ("On", "Busy", 7, False),
-        ("On", "Refused", 7, False),
-        ("On", "PowerStateUnknown", 7, False),
-        ("On", "Changing", 6, False),
-        ("On", "Changing", None, False),
-        ("Off", "Changing", 7, False),
-        ("On", None, 7, False),
+        ({"views": {N1: "no view", NodeName("n2"): None}}, "judge node for sleep"),
+        ({"bmcs": [SimpleNamespace(name="n1"), seen_bmc("n2")]}, "read power of node"),
     ],
 )
-def test_a_request_to_power_on_has_reached_the_bmc_where_the_service_says_so_of_this_version(
-    desired, reason, generation, taken
-):
-    found = {"type": "PowerAsDesired", "status": "False", "reason": reason, "observedGeneration": generation}
-    status = {"conditions": [] if reason is None else [found]}
-    assert power_facts(seen_bmc(desired=desired, status=status)).on_taken is taken
-
-
-@pytest.mark.parametrize(
-    ("types", "forced", "way_off"),
-    [
-        (None, "AfterShutdown", True),
-        ([], "AfterShutdown", False),
-        (["On", "ForceOff"], "AfterShutdown", False),
-        (["On", "ForceOff"], "Allowed", True),
-        (["On", "GracefulShutdown"], "AfterShutdown", True),
-        (["On", "PushPowerButton"], "AfterShutdown", True),
-    ],
-)
-def test_a_bmc_without_a_graceful_shutdown_has_no_way_off_but_by_a_persons_word(types, forced, way_off):
-    capability = {"capability": {"readable": True, "cappable": False, "resetTypes": types}}
-    found = power_facts(seen_bmc(status={} if types is None else capability, forcedOff=forced))
-    assert found.way_off is way_off
-
-
-def test_a_server_may_be_powered_off_only_where_its_bmc_allows_it():
-    assert power_facts(seen_bmc(powerOff="Never")).off_allowed is False
-
-
-@pytest.mark.parametrize(
-    ("desired", "requested", "expected"),
-    [
-        ("Off", "Off", DesiredPower.UNMANAGED),
-        ("On", "On", DesiredPower.UNMANAGED),
-        ("On", None, DesiredPower.ON),
-        ("Off", None, DesiredPower.OFF),
-        ("On", "Off", DesiredPower.ON),
-        (None, "Off", DesiredPower.UNMANAGED),
-    ],
-)
-def test_a_desired_power_that_is_not_the_operators_own_is_a_persons(desired, requested, expected):
-    assert power_facts(seen_bmc(desired=desired, requested=requested)).requested is expected
+def test_a_defect_over_one_node_is_counted_and_leaves_what_it_is_about_unknown(defect, work):
+    registry = CollectorRegistry()
+    with capture_logs() as logs:
+        found = facts(nodes=[seen_node(), seen_node("n2")], failures=Failures(registry), **defect)
+    assert [(each["event"], each["work"], each["node"]) for each in logs] == [
+        ("internal error, will be repeated", work, "n1")
+    ]
+    assert registry.get_sample_value("joulie_internal_errors_total", {"work": work}) == 1
+    broken, other = found.nodes[N1], found.nodes[NodeName("n2")]
+    unknown = (broken.protected_pods is None, broken.power == UNREADABLE_POWER)
+    assert unknown == (work == "judge node for sleep", work == "read power of node")
+    assert (other.protected_pods, N1 in found.power) == (0, False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
-from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_node
+from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_cluster, seen_node
 
 from joulie_api.errors import DecodeError
 from joulie_api.failures import Failures
@@ -13,16 +13,16 @@ from joulie_core.names import NodeName
 from joulie_core.pod import Requirement, SelectorOperator, Term
 from joulie_core.sleep.pod_terms import PodSelector, PodSpread, PodTerm
 from joulie_core.timestamps import rfc3339
-from joulie_operator.sleep.facts import OVERDUE_S, gather
+from joulie_operator.sleep.facts import gather
 from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.pod_rules import read_rules
 from joulie_operator.sleep.volumes import read_claim, read_volume
-from joulie_operator.sleep.watches import WatchedCluster
 
 NOW_S = 1_800_000_000.0
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 APP = Requirement("app", SelectorOperator.IN, ("web",))
+DATA = {"persistentVolumeClaim": {"claimName": "data"}}
 #: What kube-scheduler says of a pod that no node takes.
 COUNTED = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: not eligible."
 
@@ -33,6 +33,10 @@ def term(**fields):
 
 def anti(*terms):
     return {"podAntiAffinity": {REQUIRED: list(terms or (term(),))}}
+
+
+def spread(**fields):
+    return {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"} | fields
 
 
 def in_zone(*zones):
@@ -68,18 +72,15 @@ def volume(**spec):
     return read_volume(json.dumps({"spec": spec}).encode())
 
 
-def facts(*pods, claims=None, volumes=None, nodes=("n1", "n2")):
+def facts(*pods, claims=None, volumes=None, nodes=("n1", "n2"), judged=True):
     decoded = [read_pod(json.dumps(each).encode()) for each in pods]
-    seen = WatchedCluster(
+    seen = seen_cluster(
         nodes={name: seen_node(name, labels={HOST: name}) for name in nodes},
         pods={f"{each.namespace}/{each.name}": each for each in decoded},
-        daemon_sets={},
-        bmcs={},
-        policies={},
         claims={f"default/{name}": each for name, each in (claims or {}).items()},
         volumes=volumes or {},
     )
-    views = {NodeName(name): None for name in nodes}
+    views = {NodeName(name): None for name in nodes if judged}
     return gather(seen, {}, views, NOW_S, Failures(CollectorRegistry()))
 
 
@@ -97,9 +98,11 @@ def rules(**spec):
 
 def test_required_rules_between_pods_are_read_and_preferred_ones_are_not():
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term()}]}
-    found = rules(affinity={"podAffinity": {REQUIRED: [term()]} | preferred, "podAntiAffinity": preferred})
+    nodes = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}
+    near = {"podAffinity": {REQUIRED: [term()]} | preferred}
+    found = rules(affinity=near | {"podAntiAffinity": preferred, "nodeAffinity": nodes})
     assert found.affinity == (PodTerm(PodSelector((APP,)), HOST),)
-    assert (found.anti_affinity, found.spreads, found.uncertain) == ((), (), False)
+    assert (found.fields, found.anti_affinity, found.spreads, found.uncertain) == ((), (), (), False)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +112,14 @@ def test_required_rules_between_pods_are_read_and_preferred_ones_are_not():
         ({"namespaces": ["a", "b"]}, frozenset({"a", "b"}), False),
         ({"namespaceSelector": {}}, None, False),
         ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, None, True),
+        ({"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}, None, True),
     ],
 )
 def test_the_namespaces_of_a_term_are_read(asked, namespaces, uncertain):
-    found = rules(affinity=anti(term(**asked)))
-    assert (found.anti_affinity[0].selector.namespaces, found.uncertain) == (namespaces, uncertain)
+    far = rules(affinity=anti(term(**asked)))
+    assert (far.anti_affinity[0].selector.namespaces, far.uncertain) == (namespaces, uncertain)
+    near = rules(affinity={"podAffinity": {REQUIRED: [term(**asked)]}})
+    assert (near.affinity[0].selector.namespaces, near.uncertain) == (namespaces, uncertain)
 
 
 def test_selectors_are_read_whole_and_one_that_is_missing_selects_no_pod():
@@ -135,9 +141,8 @@ def test_constraints_of_spreading_are_read_unless_they_are_preferences():
         "nodeTaintsPolicy": "Honor",
         "matchLabelKeys": ["pod-template-hash"],
     }
-    plain = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}
     soft = hard | {"whenUnsatisfiable": "ScheduleAnyway"}
-    found = rules(topologySpreadConstraints=[soft, hard, plain]).spreads
+    found = rules(topologySpreadConstraints=[soft, hard, spread()]).spreads
     assert found == (
         PodSpread(PodSelector((APP,)), "zone", 2, 3, False, True, ("pod-template-hash",)),
         PodSpread(PodSelector(None), HOST),
@@ -160,7 +165,7 @@ def test_what_is_not_simulated_makes_a_pod_uncertain(spec, uncertain):
 
 @pytest.mark.parametrize("raw", [b"[]", b'{"affinity": 1}', b'{"topologySpreadConstraints": [{"maxSkew": "x"}]}'])
 def test_what_is_no_spec_is_refused(raw):
-    with pytest.raises(DecodeError):
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
         read_rules(raw)
 
 
@@ -193,29 +198,57 @@ def test_a_pod_that_kube_scheduler_has_looked_at_no_node_for_waits_for_none(mess
     assert len(facts(waiting(message=message)).pending) == waits
 
 
-def test_a_pod_that_has_been_refused_for_long_is_overdue():
-    late, new = waiting("late", since_s=NOW_S - OVERDUE_S), waiting("new", since_s=NOW_S - OVERDUE_S + 1)
+def test_a_pod_that_has_been_refused_for_a_minute_is_overdue():
+    late, new = waiting("late", since_s=NOW_S - 60), waiting("new", since_s=NOW_S - 59)
     assert [each.overdue for each in facts(late, new).pending] == [True, False]
 
 
 def test_labels_are_kept_only_where_a_rule_asks_for_them():
     plain = waiting(labels={"app": "web", "team": "x"})
     assert facts(plain).pending[0].labels == {}
-    found = facts(plain, pod("guard", affinity=anti()))
-    assert (found.pending[0].labels, found.pending[0].namespace) == ({"app": "web"}, "default")
-    assert [each.anti_affinity[0].selector.namespaces for each in found.nodes[NodeName("n1")].pods] == [{"default"}]
-    assert facts(plain).nodes[NodeName("n1")].pods == ()
+    guard = pod("guard", affinity=anti())
+    for pods in ((plain, guard), (guard, plain)):
+        found = facts(*pods)
+        assert (found.pending[0].labels, found.pending[0].namespace) == ({"app": "web"}, "default")
+        assert [each.anti_affinity[0].selector.namespaces for each in found.nodes[NodeName("n1")].pods] == [{"default"}]
+
+
+def test_pods_of_nodes_are_kept_only_where_a_pod_asks_for_others():
+    web = pod(labels={"app": "web"})
+    assert facts(web).nodes[NodeName("n1")].pods == ()
+    assert len(facts(web, waiting(affinity=anti())).nodes[NodeName("n1")].pods) == 1
+
+
+def test_a_term_without_namespaces_is_about_the_pods_own_namespace():
+    (found,) = facts(waiting(affinity={"podAffinity": {REQUIRED: [term()]}})).pending
+    assert found.affinity == (PodTerm(PodSelector((APP,), frozenset({"default"})), HOST),)
+
+
+def test_the_pods_of_a_node_that_cannot_be_judged_keep_others_away_all_the_same():
+    guard = pod("guard", affinity=anti())
+    known, unknown = (facts(guard, judged=judged).nodes[NodeName("n1")] for judged in (True, False))
+    assert (known.protected_pods, unknown.protected_pods) == (1, None)
+    assert unknown.pods == known.pods
+    assert [each.anti_affinity[0].topology_key for each in unknown.pods] == [HOST]
 
 
 def test_pods_that_are_alike_by_what_rules_ask_for_are_the_same():
-    pods = [pod(f"p{at}", labels={"app": "web", "number": str(at)}) for at in range(3)]
-    found = facts(*pods, pod("guard", affinity=anti())).nodes[NodeName("n1")].pods
-    assert len({id(each) for each in found}) == 2
+    alike = [pod(f"p{at}", labels={"app": "web", "number": str(at)}) for at in range(3)]
+    other = pod("other", labels={"app": "db", "number": "0"})
+    large = pod("large", labels={"app": "web", "number": "0"}, containers=[{"resources": {"requests": {"cpu": "8"}}}])
+    found = facts(*alike, other, large, pod("guard", affinity=anti())).nodes[NodeName("n1")].pods
+    assert [(each.labels, each.requests.get("cpu")) for each in found] == [
+        *[({"app": "web"}, None)] * 3,
+        ({"app": "db"}, None),
+        ({"app": "web"}, 8),
+        ({}, None),
+    ]
+    assert len({id(each) for each in found}) == 4
 
 
 def test_a_spread_over_pods_of_one_revision_counts_only_those():
-    spread = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["hash"]}
-    asked = waiting(topologySpreadConstraints=[spread | {"labelSelector": {}}], labels={"hash": "2"})
+    of_revision = spread(matchLabelKeys=["hash"], labelSelector={})
+    asked = waiting(topologySpreadConstraints=[of_revision], labels={"hash": "2"})
     (found,) = facts(asked).pending[0].spreads
     assert found.selector == PodSelector((Requirement("hash", SelectorOperator.IN, ("2",)),), frozenset({"default"}))
 
@@ -235,7 +268,7 @@ def test_a_spread_over_pods_of_one_revision_counts_only_those():
     ],
 )
 def test_a_pod_waits_for_the_nodes_of_its_volume_and_for_none_without_one(claims, volumes, expected):
-    asked = waiting(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    asked = waiting(volumes=[DATA])
     found = [(each.required_terms, each.uncertain) for each in facts(asked, claims=claims, volumes=volumes).pending]
     assert found == ([] if expected is None else [expected])
 
@@ -243,28 +276,61 @@ def test_a_pod_waits_for_the_nodes_of_its_volume_and_for_none_without_one(claims
 def test_the_claim_of_an_ephemeral_volume_has_the_name_of_its_pod():
     asked = waiting(volumes=[{"ephemeral": {"volumeClaimTemplate": {}}}])
     assert facts(asked).pending == ()
-    assert len(facts(asked, claims={"w-v0": claim("pv")}, volumes={"pv": volume()}).pending) == 1
+    (found,) = facts(asked, claims={"w-v0": claim("pv")}, volumes={"pv": volume()}).pending
+    assert found.uncertain is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "uncertain"),
+    [
+        ("configMap", False),
+        ("downwardAPI", False),
+        ("emptyDir", False),
+        ("hostPath", False),
+        ("image", False),
+        ("nfs", False),
+        ("projected", False),
+        ("secret", False),
+        ("csi", False),
+        ("iscsi", True),
+        ("awsElasticBlockStore", True),
+    ],
+)
+def test_a_volume_that_not_every_node_can_mount_makes_a_pod_uncertain(kind, uncertain):
+    (found,) = facts(waiting(volumes=[{kind: {}}])).pending
+    assert found.uncertain is uncertain
+
+
+def mounting(of_pod, of_volume):
+    """Return a pod that waits, from the required node affinity of itself and of its volume."""
+    affinity = {} if of_pod is None else {"affinity": {"nodeAffinity": {REQUIRED: of_pod}}}
+    volumes = {"pv": volume(csi={}, nodeAffinity={"required": of_volume})}
+    (found,) = facts(waiting(volumes=[DATA], **affinity), claims={"data": claim("pv")}, volumes=volumes).pending
+    return found
+
+
+def zone(*values):
+    return Requirement("zone", SelectorOperator.IN, values)
 
 
 def test_a_pod_with_an_affinity_of_its_own_needs_that_of_its_volume_too():
-    own = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*in_zone("a")["nodeSelectorTerms"], {}]}}}
-    asked = waiting(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}], affinity=own)
-    volumes = {"pv": volume(nodeAffinity={"required": in_zone("a", "b")})}
-    (found,) = facts(asked, claims={"data": claim("pv")}, volumes=volumes).pending
-    both = (
-        Requirement("zone", SelectorOperator.IN, ("a",)),
-        Requirement("zone", SelectorOperator.IN, ("a", "b")),
-    )
-    assert found.required_terms == (Term(both),)
+    own = {"nodeSelectorTerms": [*in_zone("a")["nodeSelectorTerms"], {}]}
+    assert mounting(own, in_zone("a", "b")).required_terms == (Term((zone("a"), zone("a", "b"))),)
+    assert mounting(own, None).required_terms == (Term((zone("a"),)), Term())
 
 
-def test_more_terms_than_are_multiplied_make_a_pod_uncertain():
-    many = {"nodeSelectorTerms": in_zone("a")["nodeSelectorTerms"] * 5}
-    asked = waiting(
-        volumes=[{"persistentVolumeClaim": {"claimName": "data"}}], affinity={"nodeAffinity": {REQUIRED: many}}
-    )
-    volumes = {"pv": volume(nodeAffinity={"required": many})}
-    assert facts(asked, claims={"data": claim("pv")}, volumes=volumes).pending[0].uncertain is True
+def test_names_of_nodes_count_beside_the_affinity_of_a_volume():
+    named = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]}
+    name = Requirement("metadata.name", SelectorOperator.IN, ("n2",))
+    both = (Term((zone("a"),), has_fields=True, fields=(name,)),)
+    assert (mounting(named, in_zone("a")).required_terms, mounting(in_zone("a"), named).required_terms) == (both, both)
+
+
+@pytest.mark.parametrize(("of_pod", "of_volume", "uncertain"), [(4, 4, False), (17, 1, True), (1, 17, True)])
+def test_more_terms_than_are_multiplied_make_a_pod_uncertain(of_pod, of_volume, uncertain):
+    one, *_ = in_zone("a")["nodeSelectorTerms"]
+    found = mounting({"nodeSelectorTerms": [one] * of_pod}, {"nodeSelectorTerms": [one] * of_volume})
+    assert (found.uncertain, len(found.required_terms)) == (uncertain, of_pod if uncertain else 16)
 
 
 # --- pods that may be moved -------------------------------------------------------------------------------------------
@@ -278,8 +344,8 @@ def test_more_terms_than_are_multiplied_make_a_pod_uncertain():
         ({"volumes": [{"iscsi": {}}]}, False),
         ({"affinity": anti()}, False),
         ({"affinity": {"podAffinity": {REQUIRED: [term()]}}}, False),
-        ({"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]}, False),
-        ({"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}]}, True),
+        ({"topologySpreadConstraints": [spread()]}, False),
+        ({"topologySpreadConstraints": [spread(whenUnsatisfiable="ScheduleAnyway")]}, True),
         ({"containers": [{"name": "main", "ports": [{"hostPort": 80}]}]}, False),
         ({"resourceClaims": [{"name": "gpu"}]}, False),
     ],
@@ -294,6 +360,13 @@ def test_a_pod_that_others_keep_away_is_not_moved():
     assert counts(facts(pod(labels={"app": "db"}), guard)) == (0, 1)
 
 
+def test_every_pod_of_which_it_is_not_known_where_it_has_room_counts():
+    assert counts(facts(pod("a", resourceClaims=[{"name": "gpu"}]), pod("b", resourceClaims=[{"name": "gpu"}]))) == (
+        2,
+        0,
+    )
+
+
 @pytest.mark.parametrize(
     ("claims", "volumes", "movable"),
     [
@@ -306,12 +379,12 @@ def test_a_pod_that_others_keep_away_is_not_moved():
     ],
 )
 def test_data_of_a_claim_that_is_on_a_node_or_not_known_keeps_the_node_awake(claims, volumes, movable):
-    asked = pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    asked = pod(volumes=[DATA])
     assert counts(facts(asked, claims=claims, volumes=volumes)) == ((0, 1) if movable else (1, 0))
 
 
 def test_a_pod_is_moved_only_to_nodes_that_its_volume_admits():
-    asked = pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    asked = pod(volumes=[DATA])
     volumes = {"pv": volume(csi={}, nodeAffinity={"required": in_zone("a")})}
     (moved,) = facts(asked, claims={"data": claim("pv")}, volumes=volumes).nodes[NodeName("n1")].movable_pods
     assert moved.required_terms == (Term((Requirement("zone", SelectorOperator.IN, ("a",)),)),)
@@ -325,13 +398,6 @@ def test_a_full_disk_keeps_pods_from_a_node_that_is_awake_and_says_nothing_of_on
     late = [{"key": f"node.kubernetes.io/{each}", "effect": "NoExecute"} for each in ("not-ready", "unreachable")]
     assert [each.key for each in seen_node(taints=[disk, *late]).lasting_taints] == [disk["key"]]
     assert seen_node(taints=[disk, *late, OWN_TAINT]).lasting_taints == ()
-
-
-@pytest.mark.parametrize("raw", [b"[]", b"{}", b'{"spec": 1}', b'{"spec": {"nodeAffinity": 1, "volumeName": 1}}'])
-def test_what_is_no_claim_or_volume_is_refused(raw):
-    for read in (read_claim, read_volume):
-        with pytest.raises(DecodeError):
-            read(raw)
 
 
 def test_a_pod_keeps_what_it_is_without_rules():

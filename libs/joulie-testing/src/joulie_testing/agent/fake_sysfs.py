@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.sysfs import SysfsTree, read_failure, write_failure
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.sysfs import SysfsTree, read_failure, write_failure
 from joulie_testing.agent.machine_files import CPU_ROOT, POWERCAP, UW_PER_WATT, MachineFiles
 from joulie_testing.agent.machine_spec import Limit, MachineSpec, Zone
 
@@ -25,7 +25,7 @@ _POWER_UNIT_UW: Final = UW_PER_WATT // 8
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """How a file departs from an ordinary one."""
+    """Departures of a file from an ordinary one."""
 
     read_errno: int = 0
     write_errno: int = 0
@@ -45,7 +45,7 @@ class FakeTree(SysfsTree):
     def read_text(self, path: str) -> str | HardwareFailure:
         """Read, unless the file is to fail."""
         code = self._fault(path).read_errno
-        return read_failure(path, OSError(code, "")) if code else super().read_text(path)
+        return read_failure(path, OSError(code, os.strerror(code))) if code else super().read_text(path)
 
     def write_int(self, path: str, value: int) -> HardwareFailure | None:
         """Write, unless the file is to fail or to keep its value."""
@@ -54,7 +54,7 @@ class FakeTree(SysfsTree):
         if refused or fault.holds:
             return refused
         if fault.write_errno:
-            return write_failure(path, OSError(fault.write_errno, ""))
+            return write_failure(path, OSError(fault.write_errno, os.strerror(fault.write_errno)))
         return super().write_int(path, value // fault.unit * fault.unit)
 
     def _fault(self, path: str) -> FileFault:

@@ -44,7 +44,7 @@ HardwareOf = Callable[[NodeName], HardwareView | None]
 
 @dataclass(frozen=True, slots=True)
 class SleepFacts:
-    """What is known at one moment.
+    """State of the cluster, as far as it is known at one moment.
 
     Attributes:
         nodes: by name.
@@ -186,7 +186,7 @@ def idle_watts(view: HardwareView | None) -> float:
     curves = node_curves(view) if view is not None else None
     if view is None or curves is None:
         return 0.0
-    gpus = view.gpu.count * curves.gpu.idle_watts if view.gpu is not None and curves.gpu is not None else 0.0
+    gpus = view.gpu.count * view.gpu.spec.idle_watts if view.gpu is not None else 0.0
     return curves.wall_watts[0] + gpus
 
 

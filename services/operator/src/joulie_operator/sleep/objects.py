@@ -1,4 +1,4 @@
-"""What the decision about sleep reads of Nodes and pods.
+"""Nodes and pods as the decision about sleep reads them.
 
 Guarantees that what a pod needs is kept once for equal pods: a pod is reduced to the fields that decide where it fits,
 and those are the key.
@@ -60,7 +60,7 @@ _NO_NODE_LOOKED_AT: Final = re.compile(r"0/\d+ nodes are available: [^\d]")
 
 
 class PodRole(Enum):
-    """What a pod means for a node that is to sleep."""
+    """Role of a pod on a node that is to sleep."""
 
     #: Of a DaemonSet, or static: ends with the node.
     NODE_OWN = auto()

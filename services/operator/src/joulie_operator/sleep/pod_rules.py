@@ -1,4 +1,4 @@
-"""What decides where a pod fits beside its requests: names of nodes, other pods, and what is not simulated."""
+"""Rules that decide where a pod fits beside its requests: names of nodes, other pods, and what is not simulated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ class PodRules:
     """The rules of one pod."""
 
     #: Fields of the terms of its required node affinity, in their order.
-    fields: tuple[tuple[Requirement, ...], ...] = ()
-    affinity: tuple[PodTerm, ...] = ()
-    anti_affinity: tuple[PodTerm, ...] = ()
-    spreads: tuple[PodSpread, ...] = ()
+    fields: tuple[tuple[Requirement, ...], ...]
+    affinity: tuple[PodTerm, ...]
+    anti_affinity: tuple[PodTerm, ...]
+    spreads: tuple[PodSpread, ...]
     #: It asks for what is not simulated.
-    uncertain: bool = False
+    uncertain: bool
 
     def with_fields(self, terms: tuple[Term, ...] | None) -> tuple[Term, ...] | None:
         """Return the terms of the required node affinity with their fields."""
-        if terms is None or not any(self.fields):
-            return terms
+        if terms is None:
+            return None
         return tuple(
             Term(term.expressions, term.has_fields, fields) for term, fields in zip(terms, self.fields, strict=True)
         )
@@ -46,7 +46,7 @@ class _Selector(msgspec.Struct, rename="camel"):
 
 
 class _PodTerm(msgspec.Struct, rename="camel"):
-    topology_key: str = ""
+    topology_key: str
     label_selector: _Selector | None = None
     namespaces: list[str] | None = None
     namespace_selector: _Selector | None = None
@@ -75,9 +75,9 @@ class _Affinity(msgspec.Struct, rename="camel"):
 
 
 class _Spread(msgspec.Struct, rename="camel"):
-    max_skew: int = 1
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
     label_selector: _Selector | None = None
     min_domains: int | None = None
     node_affinity_policy: str | None = None

@@ -1,11 +1,11 @@
-"""What the decision about sleep watches.
+"""Watches of the decision about sleep.
 
 Pods and nodes are watched a second time: the operator's own watches keep less of pods, and managed nodes only, while
 the limit of a zone counts all of its nodes.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from joulie_api.client import KubeClient
@@ -26,7 +26,7 @@ from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, re
 from joulie_operator.sleep.volumes import WatchedClaim, WatchedVolume, read_claim, read_volume
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
     """Everything that is read, by name, at one moment."""
 
@@ -35,12 +35,12 @@ class WatchedCluster:
     daemon_sets: Mapping[str, WatchedDaemonSet]
     bmcs: Mapping[str, Versioned[NodeBMC]]
     policies: Mapping[str, Versioned[NodeSleepPolicy]]
-    claims: Mapping[str, WatchedClaim] = field(default_factory=dict)
-    volumes: Mapping[str, WatchedVolume] = field(default_factory=dict)
+    claims: Mapping[str, WatchedClaim]
+    volumes: Mapping[str, WatchedVolume]
     #: Whether there is a pod of which no version could be read: it may be on any node.
-    pods_unknown: bool = False
+    pods_unknown: bool
     #: NodeBMCs of which no version could be read.
-    unread_bmcs: frozenset[str] = frozenset()
+    unread_bmcs: frozenset[str]
 
 
 class SleepWatches:
@@ -65,11 +65,11 @@ class SleepWatches:
         nodes, pods, daemon_sets, bmcs, policies = self._stores
         claims, volumes = self._volumes
         return WatchedCluster(
-            dict(nodes),
-            dict(pods),
-            dict(daemon_sets),
-            dict(bmcs),
-            dict(policies),
+            nodes=dict(nodes),
+            pods=dict(pods),
+            daemon_sets=dict(daemon_sets),
+            bmcs=dict(bmcs),
+            policies=dict(policies),
             claims=dict(claims),
             volumes=dict(volumes),
             pods_unknown=any(key not in pods for key in self._pods.invalid),

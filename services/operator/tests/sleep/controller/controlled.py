@@ -4,7 +4,15 @@ import json
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
-from services.operator.tests.sleep.sleep_objects import OWN_TAINT, RECORD, STATE, owned_pod, seen_bmc, seen_node
+from services.operator.tests.sleep.sleep_objects import (
+    OWN_TAINT,
+    RECORD,
+    STATE,
+    owned_pod,
+    seen_bmc,
+    seen_cluster,
+    seen_node,
+)
 
 from joulie_api.failures import Failures
 from joulie_api.wire import decode_kind
@@ -18,7 +26,6 @@ from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.planner import SleepPlan
 from joulie_operator.sleep.records import stored_text
-from joulie_operator.sleep.watches import WatchedCluster
 from joulie_operator.sleep.writer import SleepWriter
 
 NOW_S = 1_800_000_000.0
@@ -69,7 +76,9 @@ class Watches:
     notify: object = None
 
     def seen(self):
-        return WatchedCluster(dict(self.nodes), dict(self.pods), {}, dict(self.bmcs), dict(self.policies))
+        return seen_cluster(
+            nodes=dict(self.nodes), pods=dict(self.pods), bmcs=dict(self.bmcs), policies=dict(self.policies)
+        )
 
     def stale_reason(self):
         return self.stale

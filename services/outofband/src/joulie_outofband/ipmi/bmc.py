@@ -1,7 +1,7 @@
 """One BMC by IPMI 2.0 (RMCP+, cipher suites 17 and 3), in a thread of its own.
 
 Guarantees: one request at a time, also where an earlier one was given up; every request has a deadline; the session is
-closed by `close`, also where nobody waits for it any more.
+closed by `close`, also where no one waits for it any more.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class IpmiBmc:
         try:
             await self._run(self._close)
         finally:
-            # Where nobody waits any more, the first was taken from the queue; a BMC has few sessions.
+            # Where no one waits any more, the first was taken from the queue; a BMC has few sessions.
             self._thread.submit(self._close)
             self._thread.shutdown(wait=False)
 
