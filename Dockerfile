@@ -6,7 +6,7 @@
 # certificates in PEM.
 # A base that was verified is pinned with its digest, --build-arg BASE=NAME@sha256:...: docs/security.md
 ARG BASE=docker.io/library/debian:bookworm-slim
-# operator, agent, extender or outofband.
+# operator, agent, containers, extender or outofband.
 ARG SERVICE
 
 # The same in all images, so that a node stores it once. No program gets more privileges than its user has.
@@ -41,9 +41,9 @@ COPY libs /src/libs
 COPY services/${SERVICE} /src/services/${SERVICE}
 # Wheels first: pip lays a file into installed packages that says where they came from, and this names none of ours.
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels \
-      /src/libs/joulie-core /src/libs/joulie-api /src/services/${SERVICE} \
- && pip --python /opt/joulie install --no-compile --no-index --no-deps --find-links /wheels \
-      joulie-core joulie-api joulie-${SERVICE}
+      /src/libs/joulie-core /src/libs/joulie-api /src/libs/joulie-actuator /src/services/${SERVICE} \
+ # Its libraries come with it; everything else is there already.
+ && pip --python /opt/joulie install --no-compile --no-index --find-links /wheels joulie-${SERVICE}
 # -f: pip has imported some of it. See above.
 RUN ["/opt/joulie/bin/python", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "/opt/joulie/lib"]
 
@@ -83,6 +83,16 @@ USER 65532:65532
 EXPOSE 8080
 LABEL org.opencontainers.image.description="Discovers node hardware, enforces power targets and reports what happened."
 ENTRYPOINT ["joulie-agent"]
+
+# One image for the resource manager (argument `manager`), the node agent (`node-agent`) and, where container resources are
+# installed without power, the actuator (`actuator`, run as root).
+FROM service AS containers
+USER 0:0
+RUN ["mkdir", "/run/joulie", "/var/lib/joulie", "/var/lib/joulie-resources"]
+USER 65532:65532
+EXPOSE 8082 8085
+LABEL org.opencontainers.image.description="Places containers on CPUs and memory nodes, as a plugin of the container runtime."
+ENTRYPOINT ["joulie-containers"]
 
 FROM ${SERVICE}
 ARG BASE

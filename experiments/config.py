@@ -12,10 +12,40 @@ from joulie_devcluster.control_plane.nodes import read_node_classes, scale
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
+from joulie_sim.engine.records import MeasuredWindow
+from joulie_sim.engine.steady import SteadyMix, steady_jobs
 from joulie_sim.engine.synthetic import ArrivalMix, synthetic_jobs
 
 ROOT: Final = Path(__file__).parent
 _SECONDS_PER_HOUR: Final = 3600.0
+
+
+#: Protocols, see README.md. The last one is *steady* with kube-scheduler up to Kubernetes 1.35.
+BACKLOG: Final = "backlog"
+OVERLOAD: Final = "overload"
+STEADY: Final = "steady"
+STEADY_OLDER: Final = "steady-1.35"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """The protocol *steady* of an experiment."""
+
+    loads: tuple[float, ...]
+    #: Time before the window, and the window, which is whole days.
+    warm_up_hours: float
+    hours: float
+    #: Arms that are simulated with an older kube-scheduler, too.
+    older_scheduler: tuple[str, ...] = ()
+
+    def mix(self, load: float, performance_share: float) -> SteadyMix:
+        """Return the parameters of the workload."""
+        return SteadyMix(
+            load=load,
+            warm_up_s=self.warm_up_hours * _SECONDS_PER_HOUR,
+            window_s=self.hours * _SECONDS_PER_HOUR,
+            performance_share=performance_share,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +54,15 @@ class Experiment:
 
     directory: Path
     node_count: int
-    #: Jobs of one seed.
-    jobs: int
-    #: Time in which the jobs arrive.
-    hours: float
+    #: Jobs of one seed, and the time in which they arrive, of the protocols that are not steady.
+    jobs: int = 0
+    hours: float = 0.0
     gpu_share: float = 0.0
     performance_share: float = 0.0
     report_interval_s: float
-    loads: tuple[float, ...]
+    #: Of the protocol *backlog*.
+    loads: tuple[float, ...] = ()
+    steady: Steady | None = None
     #: Offered load of the protocol that drops jobs which find no room; None: only the other protocol.
     overload: float | None = None
     seeds: int
@@ -48,7 +79,11 @@ class Experiment:
         """Return an experiment by the name of its directory."""
         directory = ROOT / name
         data: dict[str, Any] = tomllib.loads((directory / "config.toml").read_text(encoding="utf-8"))
-        data |= {key: tuple(data[key]) for key in ("loads", "arms")}
+        data |= {key: tuple(data[key]) for key in ("loads", "arms") if key in data}
+        if "steady" in data:
+            steady: dict[str, Any] = data["steady"]
+            lists = {key: tuple(steady[key]) for key in ("loads", "older_scheduler") if key in steady}
+            data["steady"] = Steady(**(steady | lists))
         return Experiment(directory=directory, **data)
 
     @property
@@ -59,8 +94,16 @@ class Experiment:
     @property
     def protocols(self) -> tuple[tuple[str, float], ...]:
         """Protocols and loads, in the order in which they run."""
-        backlog = tuple(("backlog", load) for load in self.loads)
-        return backlog if self.overload is None else (*backlog, ("overload", self.overload))
+        steady = () if self.steady is None else self.steady.loads
+        overload = () if self.overload is None else (self.overload,)
+        by_protocol = {BACKLOG: self.loads, OVERLOAD: overload, STEADY: steady, STEADY_OLDER: steady}
+        return tuple((protocol, load) for protocol, loads in by_protocol.items() for load in loads)
+
+    def arms_of(self, protocol: str) -> tuple[str, ...]:
+        """Return the arms that run by a protocol."""
+        if protocol != STEADY_OLDER:
+            return self.arms
+        return () if self.steady is None else self.steady.older_scheduler
 
     def nodes(self) -> list[Node]:
         """Return the nodes of `nodes.yaml`, scaled to `node_count`, or those of the trace.
@@ -80,8 +123,14 @@ class Experiment:
         """
         return machines_of(self.nodes(), inventory or Inventory.load())
 
+    def steady_workload(self, machines: Machines, *, load: float, seed: int) -> tuple[Jobs, MeasuredWindow]:
+        """Return the jobs of one seed by the protocol *steady*, and what is measured."""
+        assert self.steady is not None
+        mix = self.steady.mix(load, self.performance_share)
+        return steady_jobs(mix, machines, seed), mix.measured
+
     def workload(self, machines: Machines, *, load: float, seed: int) -> Jobs:
-        """Return the jobs of one seed.
+        """Return the jobs of one seed by the other protocols.
 
         Raises:
             MissingTraceError: the trace is not there.

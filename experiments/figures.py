@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from experiments.config import BACKLOG
 from experiments.rows import Row, read_rows
 from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
 from joulie_sim.engine.comparison import Interval
@@ -41,9 +42,11 @@ def read(directory: Path) -> dict[tuple[str, float], dict[str, Runs]]:
 
 
 def _value(row: Row, name: str, end_s: float) -> float:
-    """Return a figure; an energy up to an end, with idle power from the arm's own end on."""
+    """Return a figure; an energy of a backlog up to an end, with idle power from the arm's own end on."""
     value = float(row[name])
-    return kwh_until(end_s, value, float(row["end_s"]), idle_kw=float(row[_IDLE[name]])) if name in _IDLE else value
+    if name not in _IDLE or row["protocol"] != BACKLOG:
+        return value
+    return kwh_until(end_s, value, float(row["end_s"]), idle_kw=float(row[_IDLE[name]]))
 
 
 def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> Interval:
@@ -54,7 +57,7 @@ def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> I
 def less_pct(name: str) -> Callable[[Row, Row], float]:
     """Return a function of a run and its baseline: how many percent less of a figure the run has.
 
-    Energies count up to the later end of the two, see docs/decisions/0037-steady-load.md.
+    Energies of a backlog count up to the later end of the two, see docs/decisions/0037-steady-load.md.
     """
 
     def less_of(row: Row, base: Row) -> float:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from experiments import overload
 from experiments.aims import aims
-from experiments.config import ROOT
+from experiments.config import BACKLOG, OVERLOAD, ROOT, Experiment
 from experiments.figures import (
     BASELINE,
     TITLES,
@@ -32,6 +32,7 @@ from experiments.figures import (
     paired,
     read,
 )
+from experiments.steady import SteadyReport
 
 #: Load of which the table over all loads shows who pays.
 _SHOWN_LOAD: Final = 0.5
@@ -63,10 +64,21 @@ def _jobs_table(arms: dict[str, Runs], figure: str, digits: int) -> str:
     return arm_table(arms, {TITLES[group]: cell(f"{group}_{figure}") for group in groups_of(arms)})
 
 
+def steady_report(name: str) -> SteadyReport | None:
+    """Return the report of an experiment's steady runs; None where it has no such protocol."""
+    experiment = Experiment.read(name)
+    if experiment.steady is None:
+        return None
+    return SteadyReport(read(ROOT / name), nodes=experiment.node_count, hours=experiment.steady.hours)
+
+
 def overview(name: str) -> str:
-    """Return the table over all loads; of an experiment with the protocol *overload* alone, that one's."""
+    """Return the tables over all loads, by the first protocol that an experiment has: steady, backlog, overload."""
+    steady = steady_report(name)
+    if steady is not None:
+        return steady.overview()
     runs = read(ROOT / name)
-    found = {load: arms for (protocol, load), arms in runs.items() if protocol == "backlog"}
+    found = {load: arms for (protocol, load), arms in runs.items() if protocol == BACKLOG}
     if not found:
         return overload.overview(next(iter(runs.values())))
     shown_load = _SHOWN_LOAD if _SHOWN_LOAD in found else min(found)
@@ -96,9 +108,13 @@ def write_between(name: str, table: str, page: Path) -> None:
 def summary(name: str) -> str:
     """Return the tables."""
     lines = [f"# {name}: summary", "", f"Made by `python -m experiments.report {name}`.", "", overview(name), ""]
+    steady = steady_report(name)
+    lines += [] if steady is None else steady.summary()
     for (protocol, load), arms in read(ROOT / name).items():
+        if protocol not in (BACKLOG, OVERLOAD):
+            continue
         lines += [f"## {protocol}, load {load:g}, {len(arms[BASELINE])} seeds", ""]
-        if protocol == "overload":
+        if protocol == OVERLOAD:
             lines += [overload.delivered_table(arms), ""]
             continue
         lines += [_energy_table(arms), ""]
@@ -114,8 +130,12 @@ def summary(name: str) -> str:
 
 def plot(name: str) -> None:
     """Write the savings over the load, with confidence intervals."""
+    steady = steady_report(name)
+    if steady is not None:
+        steady.plot(name, ROOT / name / "savings.png")
+        return
     runs = read(ROOT / name)
-    found = {load: arms for (protocol, load), arms in runs.items() if protocol == "backlog"}
+    found = {load: arms for (protocol, load), arms in runs.items() if protocol == BACKLOG}
     if not found:
         overload.plot(next(iter(runs.values())), name, ROOT / name / "savings.png")
         return

@@ -17,7 +17,7 @@ import numpy as np
 
 import joulie_core
 import joulie_sim
-from experiments.config import Experiment
+from experiments.config import STEADY, STEADY_OLDER, Experiment
 from joulie_sim.engine.arms import ARMS
 
 Row = dict[str, str]
@@ -25,7 +25,9 @@ Row = dict[str, str]
 _STAMPS: Final = ("inputs", "code")
 _DIGITS: Final = 12
 #: Whatever else they name, more rows do not change those that are there.
-_NO_INPUTS: Final = {"directory", "loads", "overload", "seeds", "arms"}
+_NO_INPUTS: Final = {"directory", "loads", "overload", "seeds", "arms", "steady"}
+#: Fields that rows of the protocol *steady* do not depend on.
+_NOT_OF_STEADY: Final = _NO_INPUTS | {"jobs", "hours", "gpu_share", "trace", "parts", "node_scale"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +51,7 @@ def planned(experiment: Experiment) -> list[RunKey]:
         RunKey(protocol, load, seed, arm)
         for seed in range(experiment.seeds)
         for protocol, load in experiment.protocols
-        for arm in experiment.arms
+        for arm in experiment.arms_of(protocol)
     ]
 
 
@@ -90,12 +92,16 @@ def figures_of(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in _STAMPS}
 
 
-def inputs_digest(experiment: Experiment, arm: str) -> str:
+def inputs_digest(experiment: Experiment, arm: str, protocol: str) -> str:
     """Return a digest of what a row depends on besides its key and the code."""
+    steady = protocol in (STEADY, STEADY_OLDER)
+    excluded = _NOT_OF_STEADY if steady else _NO_INPUTS
     values = {field.name: getattr(experiment, field.name) for field in fields(experiment)}
     # Fields that are at their default do not count: a field that is new changes no other experiment.
     defaults = {field.name: field.default for field in fields(experiment)}
-    values = {name: value for name, value in values.items() if name not in _NO_INPUTS and value != defaults[name]}
+    values = {name: value for name, value in values.items() if name not in excluded and value != defaults[name]}
+    if steady and experiment.steady is not None:
+        values |= {"warm_up_hours": experiment.steady.warm_up_hours, "window_hours": experiment.steady.hours}
     nodes = experiment.directory / "nodes.yaml"
     return _digest(repr(values).encode(), nodes.read_bytes() if nodes.exists() else b"", repr(ARMS[arm]).encode())
 

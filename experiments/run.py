@@ -1,7 +1,8 @@
 """Runs an experiment: `python -m experiments.run NAME` writes `runs.csv` in its directory, a line for each simulation.
 
-Two protocols. *backlog*: the same offered work for all arms, no job is dropped, all of it is done. *overload*: more
-work than fits, a job without room on arrival is dropped, and everything ends with the window.
+Three protocols. *steady*: jobs of the same lengths at every load, of which a window is measured after a warm-up.
+*backlog*: the same offered work for all arms, no job is dropped, all of it is done. *overload*: more work than fits, a
+job without room on arrival is dropped, and everything ends with the window.
 
 What is in `runs.csv` already is not simulated again (`experiments.rows`), so that a run can be stopped and continued.
 """
@@ -9,9 +10,10 @@ What is in `runs.csv` already is not simulated again (`experiments.rows`), so th
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
-from experiments.config import Experiment
+from experiments.config import OVERLOAD, STEADY, STEADY_OLDER, Experiment
 from experiments.rows import (
     Row,
     RunKey,
@@ -27,7 +29,9 @@ from experiments.rows import (
 from experiments.trace import MissingTraceError
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.kube_scores import Balance
 from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.records import MeasuredWindow
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 
@@ -44,29 +48,36 @@ class Runner:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._machines: Machines = experiment.machines()
-        self._jobs_of: tuple[float, int] | None = None
-        self._jobs: Jobs | None = None
+        self._workload_of: RunKey | None = None
+        self._workload: tuple[Jobs, MeasuredWindow | None] | None = None
 
     def row(self, key: RunKey) -> Row:
         """Simulate; return the row."""
-        experiment, dropping = self._experiment, key.protocol == "overload"
-        jobs = self._workload(key.load, key.seed)
+        experiment, dropping = self._experiment, key.protocol == OVERLOAD
+        jobs, window = self._work(key)
         settings = SimulationSettings(
             seed=key.seed,
             report_interval_s=experiment.report_interval_s,
             drop_on_arrival=dropping,
             horizon_s=experiment.window_s if dropping else None,
+            balance=Balance.RESULT if key.protocol == STEADY_OLDER else Balance.IMPROVEMENT,
         )
         result = Simulation(self._machines, jobs, ARMS[key.arm], settings).run()
-        stamps = {"inputs": inputs_digest(experiment, key.arm), "code": code_digest()}
+        stamps = {"inputs": inputs_digest(experiment, key.arm, key.protocol), "code": code_digest()}
         run = {"protocol": key.protocol, "load": key.load, "seed": key.seed, "arm": key.arm}
-        return text_row(run | _figures(summarize(result, jobs, self._machines)) | stamps)
+        return text_row(run | _figures(summarize(result, jobs, self._machines, window)) | stamps)
 
-    def _workload(self, load: float, seed: int) -> Jobs:
-        if self._jobs is None or self._jobs_of != (load, seed):
-            self._jobs = self._experiment.workload(self._machines, load=load, seed=seed)
-            self._jobs_of = (load, seed)
-        return self._jobs
+    def _work(self, key: RunKey) -> tuple[Jobs, MeasuredWindow | None]:
+        """Return the jobs of a row, and what is measured; None: all of it."""
+        steady = key.protocol in (STEADY, STEADY_OLDER)
+        workload_of = replace(key, protocol=STEADY if steady else key.protocol, arm="")
+        if self._workload is None or self._workload_of != workload_of:
+            self._workload_of = workload_of
+            if steady:
+                self._workload = self._experiment.steady_workload(self._machines, load=key.load, seed=key.seed)
+            else:
+                self._workload = self._experiment.workload(self._machines, load=key.load, seed=key.seed), None
+        return self._workload
 
 
 def _figures(summary: SimulationSummary) -> dict[str, Any]:
@@ -81,6 +92,9 @@ def _figures(summary: SimulationSummary) -> dict[str, Any]:
         "core_hours": summary.work_core_hours,
         "missed": summary.missed,
         "transitions": summary.transitions,
+        "power_cycles": summary.power_cycles,
+        "cores_held": summary.cores_held,
+        "gpus_held": summary.gpus_held,
     }
     for group in summary.groups:
         prefix = f"{group.workload_class}_{group.pool}"
@@ -91,6 +105,7 @@ def _figures(summary: SimulationSummary) -> dict[str, Any]:
             f"{prefix}_stretch_p50": group.stretch_p50,
             f"{prefix}_stretch_p95": group.stretch_p95,
             f"{prefix}_stretch_p99": group.stretch_p99,
+            f"{prefix}_wait_p99_s": group.wait_p99_s,
             f"{prefix}_slowdown": group.slowdown_mean,
         }
     return figures
@@ -99,17 +114,16 @@ def _figures(summary: SimulationSummary) -> dict[str, Any]:
 def usable(experiment: Experiment, rows: Iterable[Row], runner: Runner) -> dict[RunKey, Row]:
     """Return the rows that need not be simulated again, in the order of the plan.
 
-    Rows of other code are used as far as the first one of their arm, simulated anew, is the same.
+    Rows of other code are used as far as the first one of their protocol and arm, simulated anew, is the same.
     """
-    digests = {arm: inputs_digest(experiment, arm) for arm in experiment.arms}
-    found = {RunKey.of(row): row for row in rows if row["inputs"] == digests.get(row["arm"])}
+    found = {RunKey.of(row): row for row in rows}
     kept: dict[RunKey, Row] = {}
-    same: dict[tuple[str, str], bool] = {}
+    same: dict[tuple[str, str, str], bool] = {}
     for key in planned(experiment):
         row = found.get(key)
-        if row is None:
+        if row is None or row["inputs"] != inputs_digest(experiment, key.arm, key.protocol):
             continue
-        made_by = (key.arm, row["code"])
+        made_by = (key.protocol, key.arm, row["code"])
         if row["code"] != code_digest() and made_by not in same:
             same[made_by] = figures_of(runner.row(key)) == figures_of(row)
         if same.get(made_by, True):

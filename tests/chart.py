@@ -28,6 +28,11 @@ NVIDIA: Values = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeCla
 HSMP: Values = {"agent": {"actuator": {"hsmp": {"enabled": True}}}}
 AMD: Values = {"agent": {"actuator": {"amd": {"enabled": True}}}}
 RESOURCE_MANAGER: Values = {"agent": {"resourceManager": {"enabled": True}}}
+CONTAINERS_ALONE: Values = {
+    "operator": {"enabled": False},
+    "extender": {"enabled": False},
+    "agent": {"power": {"enabled": False}, "watchdog": {"enabled": True}, **RESOURCE_MANAGER["agent"]},
+}
 WATCHDOG: Values = {"agent": {"watchdog": {"enabled": True}}}
 EVERYTHING: Values = {
     "fullnameOverride": "power",
@@ -83,6 +88,7 @@ MATRIX: dict[str, Values] = {
     "agent alone": {"operator": {"enabled": False}, "extender": {"enabled": False}},
     "no agent": {"agent": {"enabled": False}},
     "resource manager": RESOURCE_MANAGER,
+    "containers alone": CONTAINERS_ALONE,
     "watchdog": WATCHDOG,
     "watchdog with GPUs": {"agent": {**NVIDIA["agent"], **WATCHDOG["agent"]}},
     "no hook": {"uninstall": {"enabled": False}},

@@ -87,7 +87,7 @@ _DOCTOR_OF_NODE: Final = Reason(_NO_PROCESS, "tests/e2e/test_agent_pod.py")
 
 #: By page and a regular expression that matches the whole command.
 ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
-    ("docs/container-resources.md", r"joulie-agent resources --policy .*"): Reason(
+    ("docs/container-resources.md", r"joulie-containers manager --policy .*"): Reason(
         "needs a container runtime", "tests/e2e/test_container_resources.py"
     ),
     ("docs/install.md", r"kubectl .* exec POD .*"): _DOCTOR_OF_NODE,

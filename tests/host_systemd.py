@@ -27,7 +27,11 @@ from joulie_devcluster.real_node.requirements import missing_privileges
 SYSTEMD: Final = Path("/usr/lib/systemd/systemd")
 PYTHON: Final = Path("/usr/bin/python3")
 _PACKAGES: Final = ("msgspec", "pynvml.py", "amdsmi")
-_SOURCES: Final = ("services/agent/src/joulie_agent", "libs/joulie-core/src/joulie_core")
+_SOURCES: Final = (
+    "services/agent/src/joulie_agent",
+    "libs/joulie-actuator/src/joulie_actuator",
+    "libs/joulie-core/src/joulie_core",
+)
 #: Units that every other one refers to; none of them does anything.
 _TARGETS: Final = ("node", "sysinit", "basic", "shutdown", "timers", "local-fs", "umount")
 _POLL_S: Final = 0.05

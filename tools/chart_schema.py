@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from tools.generated import ROOT, finish
 
-from joulie_agent.actuator import settings as actuator_settings
-from joulie_agent.resources.settings import PolicyName, ResourcesSettings
+from joulie_actuator import settings as actuator_settings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe
+from joulie_containers.node_agent.settings import NodeAgentSettings
+from joulie_containers.resources.settings import PolicyName, ResourcesSettings
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
@@ -123,6 +124,7 @@ def schema() -> _Schema:
                     }
                 ),
                 "agent": _agent(),
+                "containers": _closed({"image": _image()}),
                 "extender": _extender(),
                 "outofband": _outofband(),
                 "networkPolicy": _closed(
@@ -154,6 +156,7 @@ def _agent() -> _Schema:
     return _closed(
         {
             "enabled": _FLAG,
+            "power": _closed({"enabled": _FLAG}),
             "mode": {"enum": ["daemonset", "pool"]},
             "image": _image(),
             "env": _service_env(AgentSettings),
@@ -249,6 +252,14 @@ def _resource_manager() -> _Schema:
             "hostStatePath": _PATH,
             "rdt": _closed({"enabled": _FLAG}),
             "exportedResources": _closed({"enabled": _FLAG}),
+            "nodeAgent": _closed(
+                {
+                    "env": _service_env(NodeAgentSettings),
+                    "extraEnv": _ENTRIES,
+                    "resources": _OBJECT,
+                    "metricsPort": _PORT,
+                }
+            ),
         }
     )
 

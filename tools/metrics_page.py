@@ -10,11 +10,11 @@ from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
 from joulie_agent.metrics import families
-from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_agent.worker import NodeView
 from joulie_api.app import set_aside
 from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
+from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
 from joulie_operator.sleep.metrics import SleepMetrics
@@ -26,9 +26,9 @@ _HEAD: Final = """\
 # Metrics
 
 Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, resource manager `:8082`,
-extender `:9877`, out-of-band service `:8084`. Names and labels are stable. Series with the label `node` are made when
-they are scraped and exist as long as the process serves the node; the operator's are exported by the leader only. An
-unknown value has no sample.
+node agent `:8085`, extender `:9877`, out-of-band service `:8084`. Names and labels are stable. Series with the label
+`node` are made when they are scraped and exist as long as the process serves the node; the operator's are exported by
+the leader only. An unknown value has no sample.
 
 This page is generated: `just docs`.
 """

@@ -1,4 +1,4 @@
-"""Writes the Python modules and their types of the `.proto` files of the agent."""
+"""Writes the Python modules and their types of the `.proto` files of container resources."""
 
 import sys
 import tempfile
@@ -10,13 +10,13 @@ from grpc_tools import protoc
 from tools.generated import ROOT, finish
 
 #: Paths in the generated descriptors are relative to it.
-_SOURCES: Final = ROOT / "services" / "agent" / "src"
+_SOURCES: Final = ROOT / "services" / "containers" / "src"
 _INCLUDES: Final = Path(grpc_tools.__path__[0]) / "_proto"
 
 
 def main() -> int:
     """Generate, or compare with `--check`; return the exit code."""
-    protos = sorted(_SOURCES.glob("joulie_agent/**/*.proto"))
+    protos = sorted(_SOURCES.glob("joulie_containers/**/*.proto"))
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory)
         code: int = protoc.main(

@@ -6,10 +6,11 @@ from typing import Final
 
 from tools.generated import ROOT, cell, finish
 
-from joulie_agent.actuator import settings as actuator
-from joulie_agent.resources.settings import ResourcesSettings
+from joulie_actuator import settings as actuator
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe
+from joulie_containers.node_agent.settings import NodeAgentSettings
+from joulie_containers.resources.settings import ResourcesSettings
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
@@ -19,9 +20,9 @@ _HEAD: Final = """\
 # Settings
 
 Services read their settings from environment variables when they start, and exit with a list of all errors if one is
-invalid. `joulie-operator --help` and its like print the same tables. `joulie-agent resources` takes each setting as an
-option too: CONFIG_FILE is `--config-file`. Durations are written as in Go: `30s`, `1m30s`. An empty variable counts as
-unset.
+invalid. `joulie-operator --help` and its like print the same tables. `joulie-containers manager` takes each setting as
+an option too: CONFIG_FILE is `--config-file`. Durations are written as in Go: `30s`, `1m30s`. An empty variable counts
+as unset.
 
 This page is generated: `just docs`.
 """
@@ -32,7 +33,8 @@ def page() -> str:
     models = {
         "joulie-operator": settings_model(),
         "joulie-agent": AgentSettings,
-        "joulie-agent resources": ResourcesSettings,
+        "joulie-containers manager": ResourcesSettings,
+        "joulie-containers node-agent": NodeAgentSettings,
         "joulie-extender": ExtenderSettings,
         "joulie-outofband": OutOfBandSettings,
         "joulie-sim": SimSettings,
@@ -42,7 +44,7 @@ def page() -> str:
         rows = describe(model)
         lines += _table(service, ((row.name, row.default, row.required, row.doc, row.unit) for row in rows))
     rows_of_actuator = ((row.name, row.default, False, row.doc, row.unit) for row in actuator.rows())
-    lines += _table("joulie-agent actuator, restore and doctor", rows_of_actuator)
+    lines += _table("joulie-agent or joulie-containers: actuator, restore and doctor", rows_of_actuator)
     return "\n".join(lines)
 
 

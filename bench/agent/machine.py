@@ -17,7 +17,7 @@ from pathlib import Path
 from joulie_testing.agent.fake_sysfs import FakeMachine, build
 from joulie_testing.agent.machine_spec import MachineSpec
 
-STUBS = Path(__file__).parents[2] / "services/agent/tests/stubs"
+STUBS = Path(__file__).parents[2] / "libs/joulie-actuator/tests/stubs"
 GPUS = 8
 GPU_MODEL = "NVIDIA H100 80GB HBM3"
 CPU_MODEL = "Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz"

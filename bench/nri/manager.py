@@ -66,8 +66,8 @@ class Manager:
         argv = [
             sys.executable,
             "-m",
-            "joulie_agent",
-            "resources",
+            "joulie_containers",
+            "manager",
             *(f"--{key}={value}" for key, value in options.items()),
         ]
         manager = cls(argv, os.environ | {"NODE_NAME": "bench"}, directory / "log")

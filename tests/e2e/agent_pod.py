@@ -20,7 +20,7 @@ from joulie_devcluster.real_node.node import RealNode
 from joulie_sim.stack.stack import NAMESPACE
 from joulie_testing.agent.fake_sysfs import FakeMachine
 
-CONTROLLER, ACTUATOR, RESOURCE_MANAGER = "controller", "actuator", "resource-manager"
+CONTROLLER, ACTUATOR, RESOURCE_MANAGER, NODE_AGENT = "controller", "actuator", "resource-manager", "node-agent"
 
 # The least that the chart allows.
 GRACE_S = 25
@@ -113,10 +113,12 @@ class AgentRelease:
             "enabled": self.container_policy is not None,
             "policy": self.container_policy or "topology-aware",
             "metricsPort": free_port(),
+            "nodeAgent": {"metricsPort": free_port(), "extraEnv": api},
         }
         return {
             "operator": {"enabled": False},
             "extender": {"enabled": False},
+            "containers": {"image": {"pullPolicy": "Never"}},
             "agent": {
                 "image": {"pullPolicy": "Never"},
                 "env": {"RECONCILE_INTERVAL": "1s"},

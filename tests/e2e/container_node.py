@@ -31,7 +31,7 @@ _ALLOWED = re.compile(r"Cpus_allowed_list:\s*(\S+)")
 
 @dataclass(slots=True)
 class ResourceManager:
-    """`joulie-agent resources` on the sockets and files of a real node."""
+    """`joulie-containers manager` on the sockets and files of a real node."""
 
     node: RealNode
     directory: Path
@@ -55,8 +55,8 @@ class ResourceManager:
         argv = [
             sys.executable,
             "-m",
-            "joulie_agent",
-            "resources",
+            "joulie_containers",
+            "manager",
             *(f"--{key}={value}" for key, value in options.items()),
         ]
         process = ServiceProcess("resource-manager", argv, log_path=directory / "resource-manager.log")

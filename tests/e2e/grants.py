@@ -19,6 +19,8 @@ USERS: Final = tuple(PERMISSIONS)
 GROUPS: Final = (f"system:serviceaccounts:{NAMESPACE}",)
 
 _TESTS: Final = "joulie-tests"
+#: Programs that have the account of another, since they are in its pod.
+_ACCOUNT_OF: Final = {"joulie-containers": "joulie-agent"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,9 +74,10 @@ def _is_refused(request: UserRequest) -> bool:
 
 
 def _uses(request: UserRequest) -> Iterator[Use]:
-    if request.user_agent not in USERS:
+    service = _ACCOUNT_OF.get(request.user_agent, request.user_agent)
+    if service not in USERS:
         return
-    yield Use(request.user_agent, request.verb, request.group, request.resource)
+    yield Use(service, request.verb, request.group, request.resource)
     # A server-side apply that creates takes both verbs; the log has the request's.
     if request.verb == "patch" and request.code == HTTPStatus.CREATED:
-        yield Use(request.user_agent, "create", request.group, request.resource)
+        yield Use(service, "create", request.group, request.resource)

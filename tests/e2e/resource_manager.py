@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from joulie_agent.nri.proto import nri_pb2 as nri
-from joulie_agent.resources import process
-from joulie_agent.resources.settings import ResourcesSettings
 from joulie_api.app import App
 from joulie_api.settings import read_settings
+from joulie_containers.nri.proto import nri_pb2 as nri
+from joulie_containers.resources import process
+from joulie_containers.resources.settings import ResourcesSettings
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
 from joulie_testing.agent.host_files import put_host

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.chart import Helm
-from tests.e2e.agent_pod import RESOURCE_MANAGER, AgentRelease
+from tests.e2e.agent_pod import ACTUATOR, CONTROLLER, NODE_AGENT, RESOURCE_MANAGER, AgentRelease
 from tests.e2e.conftest import FAILED
 from tests.e2e.container_node import Workload, run_pod
 from tests.e2e.test_container_resources import ALL, BALLOONS, CLASS, PERFORMANCE, REST, on
@@ -78,12 +78,13 @@ class Site:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
-    image = await asyncio.to_thread(save_image, "agent")
+    images = [await asyncio.to_thread(save_image, each) for each in ("agent", "containers")]
     cluster = await start_cluster(ClusterConfig(nodes=scale(default_node_classes(), 1)))
     try:
         await JoulieStack(cluster).install()
         node = await start_real_node(cluster, RealNodeConfig(labels={MANAGED: "true"}))
-        await node.import_image(image)
+        for image in images:
+            await node.import_image(image)
         yield node
         await node.down()
     finally:
@@ -110,7 +111,7 @@ async def site(request: pytest.FixtureRequest, node: RealNode, helm: Helm, tmp_p
         finally:
             if request.node.stash.get(FAILED, False):
                 for pod in await release.pods():
-                    for container in ("controller", "actuator", RESOURCE_MANAGER):
+                    for container in (CONTROLLER, ACTUATOR, NODE_AGENT, RESOURCE_MANAGER):
                         print(f"--- {container}\n{node.logs(NAMESPACE, pod['metadata']['name'], container)[-5_000:]}")
             for pod in await client.list(PODS, namespace):
                 await Workload(node, client, namespace, pod["metadata"]["name"]).delete()
@@ -149,6 +150,9 @@ async def test_containers_of_each_class_run_on_cpus_of_its_frequency_until_the_a
     manager = await site.agent.process(RESOURCE_MANAGER)
     assert {int(manager.fields()[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}
     assert not manager.can_see("/run/secrets/kubernetes.io/serviceaccount/token")
+    node_agent = await site.agent.process(NODE_AGENT)
+    assert node_agent.fields()["Uid"].split() == ["65532"] * 4
+    assert not node_agent.can_see("/var/run/nri")
 
     await site.agent.uninstall("--no-hooks", "--wait")
     await eventually(slowed(site, ALL, MACHINE.highest_khz), within_s=30)

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from services.agent.tests.node_agent.scripted_manager import ScriptedManager
+from services.containers.tests.node_agent.scripted_manager import ScriptedManager
 from tests.e2e.waiting import eventually
 
-from joulie_agent.resource_api.cluster import ClusterClient
-from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_api.client import KubeClient
 from joulie_api.errors import Invalid
 from joulie_api.resources import (
@@ -27,6 +25,8 @@ from joulie_api.resources import (
     TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
+from joulie_containers.resource_api.cluster import ClusterClient
+from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_core.kinds import API_VERSION
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_sim.stack.service import Service
@@ -48,7 +48,7 @@ _WRITTEN = (
 
 @dataclass(slots=True)
 class NodeUnderTest:
-    """A node with an agent of its own, and a scripted resource manager."""
+    """A node with a node agent, and a scripted resource manager."""
 
     client: KubeClient
     manager: ScriptedManager
@@ -86,16 +86,14 @@ async def node(devcluster: DevCluster, tmp_path: Path) -> AsyncIterator[NodeUnde
     manager, cluster_socket = ScriptedManager(tmp_path / "manager.sock"), tmp_path / "agent.sock"
     await manager.start()
     env = {
-        "AGENT_MODE": "daemonset",
         "NODE_NAME": _NODE,
-        "SIMULATE_ONLY": "true",
         "RESOURCE_MANAGER_SOCKET": str(manager.socket),
         "NODE_AGENT_SOCKET": str(cluster_socket),
     }
     async with await devcluster.client() as client:
         await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}})
         try:
-            await stack.start(Service.AGENT, "joulie-agent-n1", env=env)
+            await stack.start(Service.CONTAINERS, "joulie-containers-n1", env=env)
             yield NodeUnderTest(client, manager, stack, cluster_socket)
         finally:
             await stack.down()

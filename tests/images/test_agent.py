@@ -17,7 +17,7 @@ from joulie_testing.api import make_node, make_node_power_profile
 
 pytestmark = pytest.mark.docker
 
-STUBS = Path(__file__).parents[2] / "services/agent/tests/stubs"
+STUBS = Path(__file__).parents[2] / "libs/joulie-actuator/tests/stubs"
 #: The actuator's lease, 60 s, and some more.
 LEASE_S = 75.0
 POLL_S = 0.1

@@ -1,6 +1,6 @@
 """Advice of `kubectl joulie doctor` names reasons that the agent has."""
 
-from joulie_agent.reasons import Reason
+from joulie_actuator.reasons import Reason
 from joulie_cli.verbs.doctor_installation import KINDS
 from joulie_cli.verbs.doctor_nodes import CAP_WAYS_OUT
 from joulie_core.kinds import KINDS as MODELS

@@ -9,6 +9,7 @@ import yaml
 from tests.chart import (
     AMD,
     CHART,
+    CONTAINERS_ALONE,
     EVERYTHING,
     HSMP,
     MATRIX,
@@ -27,21 +28,25 @@ from tests.chart import (
 )
 from tools.release.image import package_chart
 
-from joulie_agent.__main__ import COMMANDS
-from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.actuator.settings import read_settings as read_actuator_settings
-from joulie_agent.commands.probe import TIMEOUT_S as PROBE_DEADLINE_S
-from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
-from joulie_agent.resources.settings import ResourcesSettings
+from joulie_actuator.commands.probe import TIMEOUT_S as PROBE_DEADLINE_S
+from joulie_actuator.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
+from joulie_actuator.settings import ActuatorSettings
+from joulie_actuator.settings import read_settings as read_actuator_settings
+from joulie_agent.__main__ import COMMANDS as COMMANDS_OF_AGENT
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings
+from joulie_containers.__main__ import COMMANDS as COMMANDS_OF_CONTAINERS
+from joulie_containers.node_agent.settings import NodeAgentSettings
+from joulie_containers.resources.settings import ResourcesSettings
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, extender_block
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
 from joulie_sim.stack.roles import load_roles
 
-SERVICES = ("operator", "agent", "extender", "outofband")
+SERVICES = ("operator", "agent", "containers", "extender", "outofband")
+#: Those with a service account of their own.
+ACCOUNTS = tuple(each for each in SERVICES if each != "containers")
 #: Secrets that each service may read, so that all roles are rendered.
 SECRETS = {"agent": {"headersSecrets": ["bmc"]}, "outofband": {"enabled": True, "secrets": ["bmc"]}}
 
@@ -95,8 +100,9 @@ def test_operator_and_agents_can_be_two_releases_in_two_namespaces(helm: Helm):
 @pytest.mark.parametrize("service", SERVICES)
 def test_image_tags_are_the_versions_of_the_services(helm: Helm, service):
     version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]
+    values = {**SECRETS, "agent": {**SECRETS["agent"], **RESOURCE_MANAGER["agent"]}}
     images = {
-        each["image"] for workload in _workloads(helm.render(SECRETS)) for each in pod_spec(workload)["containers"]
+        each["image"] for workload in _workloads(helm.render(values)) for each in pod_spec(workload)["containers"]
     }
     assert f"docker.io/joulie/{service}:{version}" in images
 
@@ -107,7 +113,7 @@ def test_a_digest_takes_precedence_over_the_tag(helm: Helm):
 
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", ACCOUNTS)
 def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service, kind):
     wanted = [m["rules"] for m in load_roles() if (m["kind"], m["metadata"]["name"]) == (kind, f"joulie-{service}")]
     name = "joulie-scheduler-extender" if service == "extender" else f"joulie-{service}"
@@ -193,7 +199,7 @@ def test_the_resource_manager_has_the_runtimes_socket_and_no_token_or_writable_h
     agent = find(helm.render(RESOURCE_MANAGER), "DaemonSet", "joulie-agent")
     manager = containers(agent)["resource-manager"]
     security = manager["securityContext"]
-    assert manager["args"] == ["resources"]
+    assert manager["args"] == ["manager"]
     assert security["runAsUser"] == 0
     assert security["readOnlyRootFilesystem"]
     assert not security["allowPrivilegeEscalation"]
@@ -208,19 +214,61 @@ def test_the_resource_manager_has_the_runtimes_socket_and_no_token_or_writable_h
     }
 
 
-def test_controller_and_resource_manager_meet_on_sockets_of_the_pod(helm: Helm):
+def test_node_agent_and_resource_manager_meet_on_sockets_of_the_pod(helm: Helm):
     manifests = helm.render(RESOURCE_MANAGER)
     agent = find(manifests, "DaemonSet", "joulie-agent")
-    controller, manager = containers(agent)["controller"], containers(agent)["resource-manager"]
-    settings = read_settings(ResourcesSettings, {name: value or "n1" for name, value in env_of(manager).items()})
-    agent_settings = read_settings(AgentSettings, {name: value or "n1" for name, value in env_of(controller).items()})
-    assert settings.api_socket == agent_settings.resource_manager_socket
-    assert settings.node_agent_socket == agent_settings.node_agent_socket
-    assert settings.actuator_socket == agent_settings.actuator_socket
+    found = {
+        name: {key: value or "n1" for key, value in env_of(each).items()} for name, each in containers(agent).items()
+    }
+    settings = read_settings(ResourcesSettings, found["resource-manager"])
+    of_node_agent = read_settings(NodeAgentSettings, found["node-agent"])
+    of_controller = read_settings(AgentSettings, found["controller"])
+    assert settings.api_socket == of_node_agent.resource_manager_socket
+    assert settings.node_agent_socket == of_node_agent.node_agent_socket
+    assert settings.actuator_socket == of_controller.actuator_socket
     assert settings.api_socket_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
-    sockets = {each["mountPath"] for each in manager["volumeMounts"] if each["name"] == "socket"}
-    assert sockets == {str(Path(settings.api_socket).parent)}
+    for name in ("resource-manager", "node-agent"):
+        mounts = containers(agent)[name]["volumeMounts"]
+        sockets = {each["mountPath"] for each in mounts if each["name"] == "socket"}
+        assert sockets == {str(Path(settings.api_socket).parent)}
     assert (settings.host_root, settings.policy) == ("/host", "topology-aware")
+
+
+def test_the_node_agent_has_a_token_and_no_right_or_file_of_the_host(helm: Helm):
+    agent = find(helm.render(RESOURCE_MANAGER), "DaemonSet", "joulie-agent")
+    found = containers(agent)
+    assert found.keys() == {"controller", "actuator", "node-agent", "resource-manager"}
+    node_agent = found["node-agent"]
+    assert node_agent["args"] == ["node-agent"]
+    assert node_agent["securityContext"] == found["controller"]["securityContext"]
+    assert {each["name"] for each in node_agent["volumeMounts"]} == {"token", "socket"}
+
+
+def test_container_resources_have_an_image_of_their_own_and_power_keeps_its(helm: Helm):
+    own = {"repository": "registry.example/containers", "tag": "9", "pullPolicy": "Never"}
+    agent = find(helm.render({**RESOURCE_MANAGER, "containers": {"image": own}}), "DaemonSet", "joulie-agent")
+    found = {name: (each["image"], each["imagePullPolicy"]) for name, each in containers(agent).items()}
+    assert found["resource-manager"] == found["node-agent"] == ("registry.example/containers:9", "Never")
+    assert found["controller"] == found["actuator"]
+    assert found["actuator"][0].startswith("docker.io/joulie/agent:")
+
+
+def test_container_resources_alone_need_no_image_of_the_agent_and_have_one_actuator(helm: Helm):
+    specs = [pod_spec(each) for each in _workloads(helm.render(CONTAINERS_ALONE))]
+    images = {each["image"] for spec in specs for each in (*spec["containers"], *spec.get("initContainers", ()))}
+    (image,) = images
+    assert image.startswith("docker.io/joulie/containers:")
+    agent = find(helm.render(CONTAINERS_ALONE), "DaemonSet", "joulie-agent")
+    assert containers(agent).keys() == {"actuator", "node-agent", "resource-manager"}
+    assert containers(agent)["actuator"]["args"] == ["actuator"]
+
+
+def test_power_cannot_be_switched_off_where_nothing_else_would_run(helm: Helm):
+    off = {"power": {"enabled": False}}
+    with pytest.raises(HelmError, match=r"agent\.resourceManager\.enabled"):
+        helm.render({"agent": off})
+    with pytest.raises(HelmError, match=r"agent\.mode: daemonset"):
+        helm.render({"agent": {**POOL["agent"], **RESOURCE_MANAGER["agent"], **off}})
 
 
 def test_the_agent_may_read_container_policies_only_with_a_resource_manager(helm: Helm):
@@ -267,11 +315,15 @@ def test_every_command_of_the_agents_that_the_chart_runs_exists(helm: Helm, valu
     for workload in _workloads(helm.render(values)):
         for container in containers(workload).values():
             commands = [container.get("command", []), *(_exec_of(container, f"{each}Probe") for each in PROBES)]
-            named = [command[1] for command in commands if command[:1] == ["joulie-agent"]]
-            assert set(named + container.get("args", [])) <= COMMANDS.keys()
+            named = {command[0]: command[1] for command in commands if command[:1] and command[0] in PROGRAMS}
+            program = "joulie-containers" if "/containers:" in container["image"] else "joulie-agent"
+            assert set(container.get("args", [])) <= PROGRAMS[program].keys()
+            assert named.keys() <= {program}
+            assert set(named.values()) <= PROGRAMS[program].keys()
 
 
 PROBES = ("liveness", "readiness", "startup")
+PROGRAMS = {"joulie-agent": COMMANDS_OF_AGENT, "joulie-containers": COMMANDS_OF_CONTAINERS}
 #: Measured cost of one probe, and the share of a core that probes may take.
 PROBE_START_CPU_S, PROBE_SHARE = 0.05, 0.001
 
@@ -366,7 +418,7 @@ def test_a_pool_has_no_actuator(helm: Helm):
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
 def test_every_container_starts_with_settings_that_its_service_accepts(helm: Helm, values):
     models = {"operator": settings_model(), "controller": AgentSettings, "extender": ExtenderSettings}
-    models["outofband"] = OutOfBandSettings
+    models |= {"outofband": OutOfBandSettings, "node-agent": NodeAgentSettings, "resource-manager": ResourcesSettings}
     for workload in _workloads(helm.render(values)):
         for name, container in containers(workload).items():
             if name not in {*models, "actuator"}:

@@ -38,7 +38,7 @@ def test_ports_are_the_metrics_and_the_extenders_own(helm: Helm):
     manifests = helm.render(RESOURCE_MANAGER | ON)
     assert ports(policy(manifests, "joulie-operator")) == ["metrics"]
     assert ports(policy(manifests, "joulie-scheduler-extender")) == ["http", "metrics"]
-    assert ports(policy(manifests, "joulie-agent")) == ["metrics", "resources"]
+    assert ports(policy(manifests, "joulie-agent")) == ["metrics", "node-agent", "resources"]
     page = helm.render({"operator": {"ui": {"enabled": True}}} | ON)
     assert ports(policy(page, "joulie-operator")) == ["metrics", "ui"]
     assert ports(policy(helm.render(POOL | ON), "joulie-agent")) == ["metrics"]

@@ -11,8 +11,8 @@ import pytest
 from tests.chart import Helm, Manifest, containers, find
 from tests.mounts import below, environment
 
-from joulie_agent.actuator import blocking_client
-from joulie_agent.actuator.protocol import SetCpuCap
+from joulie_actuator import blocking_client
+from joulie_actuator.protocol import SetCpuCap
 from joulie_devcluster.real_node.requirements import missing_privileges
 from joulie_testing.agent.fake_sysfs import FakeMachine, build
 from joulie_testing.agent.machine_spec import PLATFORMS

@@ -144,7 +144,8 @@ def test_pods_reach_what_they_need_and_are_reached_by_who_needs_them_and_by_noth
     policy = kind | {"bmcEgress": _BMC_EGRESS, "agentEgress": _BACKEND_EGRESS}
     users = ("operator", "scheduler-extender", "outofband", "agent")
     users += ("restore-wake", "restore-withdraw", "restore-verify")
-    metrics = (("operator", 8081), ("scheduler-extender", 9877), ("outofband", 8084), ("agent", 8080), ("agent", 8082))
+    metrics = (("operator", 8081), ("scheduler-extender", 9877), ("outofband", 8084), ("agent", 8080))
+    metrics += (("agent", 8082), ("agent", 8085))
     assert judge.allowed(helm.render(_VALUES | {"networkPolicy": policy})) == {
         *((f"joulie-{user}", "node", 6443) for user in users),
         # A node's own cache of DNS may have any address.
@@ -164,7 +165,7 @@ def test_an_empty_list_of_peers_means_everybody_and_still_only_the_ports(helm: H
     assert by_stranger == {
         *(("joulie-operator", port) for port in (8081, 8083)),
         *(("joulie-scheduler-extender", port) for port in (9876, 9877)),
-        *(("joulie-agent", port) for port in (8080, 8082)),
+        *(("joulie-agent", port) for port in (8080, 8082, 8085)),
         ("joulie-outofband", 8084),
     }
     by_agent = {(peer, port) for source, peer, port in allowed if source == "joulie-agent"}

@@ -20,7 +20,7 @@ from tests.chart import (
     rules,
 )
 
-from joulie_agent.actuator.settings import read_settings as read_actuator_settings
+from joulie_actuator.settings import read_settings as read_actuator_settings
 
 
 def test_the_watchdog_is_off_by_default_and_in_pool_mode(helm: Helm):

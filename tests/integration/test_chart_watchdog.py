@@ -14,8 +14,8 @@ from tests.chart import Helm, Values, env_of, find, pod_spec
 from tests.e2e.waiting import eventually
 from tests.host_systemd import HostSystemd, host_systemd, obstacle
 
-from joulie_agent.actuator import blocking_client
-from joulie_agent.actuator.protocol import SetCpuCap
+from joulie_actuator import blocking_client
+from joulie_actuator.protocol import SetCpuCap
 from joulie_testing.agent.fake_sysfs import FakeMachine, build
 from joulie_testing.agent.machine_spec import PLATFORMS
 
@@ -207,7 +207,7 @@ async def test_an_upgrade_switches_to_the_new_program_and_keeps_one_before_it(no
     (first,) = node.programs
     assert node.watchdog("install").returncode == 0
     assert node.programs == [first]
-    packages = next((node.host.node.parent / "joulie").glob("lib/python*/site-packages/joulie_agent"))
+    packages = next((node.host.node.parent / "joulie").glob("lib/python*/site-packages/joulie_actuator"))
     seen = [first]
     for number in range(3):
         (packages / "reasons.py").write_text((packages / "reasons.py").read_text() + f"# {number}\n")

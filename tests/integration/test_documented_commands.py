@@ -24,6 +24,7 @@ from tests.doc_commands import (
 
 from joulie_agent.__main__ import COMMANDS as COMMANDS_OF_AGENT
 from joulie_cli.arguments import make_parser
+from joulie_containers.__main__ import COMMANDS as COMMANDS_OF_CONTAINERS
 from joulie_sim.cli import COMMANDS as COMMANDS_OF_SIM
 from joulie_sim.cli import main as run_command
 
@@ -31,7 +32,7 @@ COMMANDS = documented_commands()
 READ = [each for each in COMMANDS if each.elsewhere is None]
 #: Stand for a name in commands, for parsers that know which there are.
 PLACEHOLDERS = {"VERB": "status"}
-SERVICES = ("joulie-operator", "joulie-agent", "joulie-extender")
+SERVICES = ("joulie-operator", "joulie-agent", "joulie-containers", "joulie-extender")
 
 
 class AcceptedError(Exception):
@@ -96,7 +97,7 @@ def test_the_simulator_accepts_the_arguments(command: Command, monkeypatch: pyte
 def test_the_help_of_a_service_has_the_options(command: Command) -> None:
     program, *arguments = command.words
     names = [each for each in arguments if not each.startswith("-")]
-    assert set(names) <= set(COMMANDS_OF_AGENT)
+    assert set(names) <= {*(COMMANDS_OF_CONTAINERS if program == "joulie-containers" else COMMANDS_OF_AGENT)}
     run = [sys.executable, "-m", program.replace("-", "_"), *names, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 from experiments.aims import Aim, ArmResult, aims
-from experiments.config import ROOT, Experiment
-from experiments.figures import less, read
+from experiments.config import ROOT, STEADY, STEADY_OLDER, Experiment, Steady
+from experiments.figures import TITLES, less, read
 from experiments.report import overview, summary
 from experiments.rows import RunKey, append_row, code_digest, planned, read_rows
 from experiments.run import Runner, run, usable
+from experiments.steady import SteadyReport
 from experiments.trace import MissingTraceError
 
 from joulie_sim.engine.arms import ARMS
@@ -104,6 +105,63 @@ def test_energies_of_an_arm_and_what_it_is_compared_with_count_up_to_the_later_o
     # Ten of 18 kWh: eight hours of idle nodes are added to the baseline alone.
     assert less(arms, "it_kwh")("long") == "44.44"
     assert float(arms["long"]["0"]["joules_per_core_second"]) == 1000.0
+
+
+@pytest.fixture
+def steady(experiment):
+    """Return four nodes with a load that lasts, and an older kube-scheduler for one of two arms."""
+    protocol = Steady(loads=(0.2,), warm_up_hours=8.0, hours=24.0, older_scheduler=("most_allocated",))
+    arms = ("kube_default", "most_allocated")
+    return replace(experiment, loads=(), overload=None, steady=protocol, arms=arms)
+
+
+def test_a_load_that_lasts_is_simulated_with_both_kube_schedulers_and_a_window_of_it_measured(steady):
+    keys = planned(steady)
+    assert [(key.protocol, key.arm) for key in keys] == [
+        (STEADY, "kube_default"),
+        (STEADY, "most_allocated"),
+        (STEADY_OLDER, "most_allocated"),
+    ]
+    runner = Runner(steady)
+    rows = [runner.row(key) for key in keys]
+    # As much work in the window whatever the arm, which is in use of the cores where nothing waits or is slowed down.
+    assert len({row["core_hours"] for row in rows}) == 1
+    assert 0.1 < float(rows[0]["cores_held"]) < 0.35
+    assert float(rows[0]["end_s"]) > 32 * 3600.0
+    assert len({row["it_kwh"] for row in rows}) == 3, "two strategies, and two ways to balance"
+    assert list(usable(steady, rows, runner)) == keys
+
+
+def test_rows_of_a_load_that_lasts_depend_on_its_window(steady):
+    row = Runner(steady).row(planned(steady)[0])
+    longer = replace(steady, steady=replace(steady.steady, warm_up_hours=9.0))
+    assert usable(longer, [row], Runner(longer)) == {}
+    assert list(usable(replace(steady, jobs=7, hours=1.0), [row], Runner(steady))) == planned(steady)[:1]
+
+
+def _steady_rows(load, kwh_of_arms):
+    figures = {"end_s": "1", "idle_kw": "9", "facility_kwh": "20", "core_hours": "10", "peak_kw": "1"}
+    figures |= {"power_cycles": "120", "cores_held": str(load), "gpus_held": "0.25", "joules_per_core_second": "5"}
+    for group in TITLES:
+        figures |= {f"{group}_done": "0", f"{group}_wait_p99_s": "0", f"{group}_slowdown": "1"}
+        figures |= {f"{group}_device_hours": "4"}
+    figures |= {"standard_cpu_done": "3", "standard_cpu_wait_p99_s": "71", "standard_cpu_stretch_p95": "1.5"}
+    return {arm: {"0": figures | {"protocol": STEADY, "it_kwh": kwh}} for arm, kwh in kwh_of_arms.items()}
+
+
+def test_savings_of_a_load_that_lasts_stand_beside_the_better_strategy_of_kube_scheduler():
+    runs = {
+        (STEADY, 0.3): _steady_rows(0.31, {"kube_default": "100", "most_allocated": "80", "packing_sleep": "60"}),
+        (STEADY, 0.5): _steady_rows(0.52, {"kube_default": "100", "most_allocated": "125", "packing_sleep": "90"}),
+    }
+    report = SteadyReport(runs, nodes=40, hours=48.0)
+    page = report.overview()
+    assert "| `packing_sleep` | 40.0 | 25.0 | 10.0 | 10.0 |" in page, "no idle power is added after the window"
+    assert "| 0.3 | 31.0 | 25.0 |" in page
+    # 120 power cycles of 40 nodes in two days, and a wait of the one group that has jobs.
+    assert "| `packing_sleep` | 1.5 | 71 | 0.0 |" in page
+    assert "| `packing_sleep` | 1.5 | 71 | +0.0 [+0.0, +0.0] | 0.0 |" in "\n".join(report.summary())
+    assert "Kubernetes 1.35" not in page
 
 
 @pytest.mark.parametrize("name", NAMES)

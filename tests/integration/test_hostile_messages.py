@@ -19,10 +19,10 @@ import msgspec
 import pytest
 from tools.hostile.grammar import Grammar
 
-from joulie_agent.actuator import blocking_client
-from joulie_agent.actuator.cpu_class_protocol import CpuClassControls
-from joulie_agent.actuator.interrupt_protocol import InterruptClaims
-from joulie_agent.actuator.protocol import (
+from joulie_actuator import blocking_client
+from joulie_actuator.cpu_class_protocol import CpuClassControls
+from joulie_actuator.interrupt_protocol import InterruptClaims
+from joulie_actuator.protocol import (
     LINE_LIMIT,
     CheckHealth,
     CpuReadings,
@@ -42,9 +42,9 @@ from joulie_agent.actuator.protocol import (
     decode_reply,
     encode,
 )
-from joulie_agent.actuator.server import Admission, Server
-from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.actuator.subsystems import HostSubsystems
+from joulie_actuator.server import Admission, Server
+from joulie_actuator.settings import ActuatorSettings
+from joulie_actuator.subsystems import HostSubsystems
 from joulie_api.errors import DecodeError
 from joulie_api.lease import LeaseCandidate, StandBy, Write, decode_lease
 from joulie_api.prometheus import PrometheusSample, decode_series, split_samples

@@ -92,7 +92,9 @@ def test_the_chart_has_no_object_of_the_prometheus_operator_by_default(helm: Hel
 
 
 @pytest.mark.parametrize(
-    ("values", "agent_ports"), [(RESOURCE_MANAGER, ["metrics", "resources"]), (POOL, ["metrics"])], ids=["node", "pool"]
+    ("values", "agent_ports"),
+    [(RESOURCE_MANAGER, ["metrics", "node-agent", "resources"]), (POOL, ["metrics"])],
+    ids=["node", "pool"],
 )
 def test_each_service_has_a_monitor_of_ports_that_its_pods_have(
     helm: Helm, values: dict[str, Any], agent_ports: list[str]

@@ -197,11 +197,25 @@ def test_a_module_is_tried_again_when_it_or_one_of_its_tests_changed_since_it_wa
         "0 of 1 modules of the list changed since their mutants were tried\n",
     )
 
+    module = workspace / "libs/toy/src/toy/level.py"
+    module.write_text('"""A level."""\n' + module.read_text().replace(":\n", ":  # of water\n"))
+    assert run(workspace, "--changed").stdout == ended.stdout, "docstrings and comments have no mutants"
+
     with (workspace / "libs/toy/tests/test_level.py").open("a") as tests:
         tests.write("\n\ndef test_nothing():\n    pass\n")
     ended = run(workspace, "--changed")
     assert ended.returncode == 1, "two mutants survive"
     assert "not enough, or not run: toy.level\n" in ended.stdout
+
+
+def test_changed_modules_are_recorded_again_where_that_is_asked_for(workspace):
+    run(workspace, "toy.level", "libs/toy/tests", "--record")
+    share = recorded(workspace)["toy.level"] | {"killed": 0, "digest": "another"}
+    (workspace / "tools/mutants/shares.jsonl").write_text(json.dumps(share) + "\n")
+    run(workspace, "--changed", "--record")
+    renewed = recorded(workspace)["toy.level"]
+    assert renewed["digest"] != "another"
+    assert renewed["mutants"] - renewed["killed"] == 2
 
 
 def test_what_would_take_longer_than_the_given_time_is_left_out_by_name(workspace):

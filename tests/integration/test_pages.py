@@ -38,7 +38,7 @@ def words(page):
 
 
 def test_there_is_something_to_look_for():
-    assert (len(KINDS), len(SERVICES)) == (10, 4)
+    assert (len(KINDS), len(SERVICES)) == (10, 5)
     assert {labels.MANAGED, labels.ASLEEP_TAINT, labels.HW_KIND} <= set(KEYS)
     assert "services/outofband" in MEMBERS
 
@@ -76,7 +76,14 @@ def test_a_readme_names_modules_that_exist(service):
 
 
 @pytest.mark.parametrize(
-    ("image", "ports"), [("operator", "8081"), ("agent", "8080"), ("extender", "9876 9877"), ("outofband", "8084")]
+    ("image", "ports"),
+    [
+        ("operator", "8081"),
+        ("agent", "8080"),
+        ("containers", "8082 8085"),
+        ("extender", "9876 9877"),
+        ("outofband", "8084"),
+    ],
 )
 def test_an_image_exposes_the_ports_that_its_service_listens_on(image, ports):
     stage = (ROOT / "Dockerfile").read_text().partition(f"FROM service AS {image}\n")[2].partition("\nFROM ")[0]

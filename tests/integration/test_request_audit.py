@@ -45,6 +45,10 @@ def test_what_a_test_requests_with_a_services_credentials_does_not_count():
     assert not refused([request("get", user_agent="joulie-tests", code=403)])
 
 
+def test_what_container_resources_request_uses_the_grants_of_the_account_that_they_share():
+    assert used([request("patch", service="chart-agent", user_agent="joulie-containers")]) == {use("patch")}
+
+
 def test_refusals_name_user_verb_and_resource_once():
     assert refused([request("patch", code=403), request("patch", code=403), request("get")]) == [
         "joulie-agent, joulie-agent: patch nodehardwares.joulie.io"

@@ -1,8 +1,10 @@
-"""One word for one thing, see docs/glossary.md: unique names of classes, and words that are not used."""
+"""One word for one thing, see docs/glossary.md: names of classes, docstrings, and words that are not used."""
 
 import ast
+import functools
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -27,15 +29,24 @@ _REPLACED = re.compile(
     re.IGNORECASE,
 )
 
+#: First words of a docstring that asks what a class or module is instead of naming it.
+_QUESTIONS = frozenset({"How", "What", "Which", "Who", "Why", "Whether"})
+
 
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
     for module in _MODULES:
-        for node in ast.walk(ast.parse(module.read_text())):
+        for node in ast.walk(_tree(module)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(f"{module.relative_to(_ROOT)}:{node.lineno}")
     assert "NodePowerProfile" in places, "the search does not find the classes of the members"
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_docstrings_of_modules_and_classes_name_what_they_document() -> None:
+    first_words = {place: word for module in _MODULES for place, word in _first_words(module)}
+    assert any(word == "Profile" for word in first_words.values()), "the search does not find the docstrings"
+    assert {place: word for place, word in first_words.items() if word in _QUESTIONS} == {}
 
 
 def test_words_that_the_glossary_replaces_are_not_used() -> None:
@@ -61,6 +72,21 @@ def test_links_between_pages_lead_to_files_and_headings() -> None:
             if not path.exists() or (heading and heading not in _headings(path)):
                 broken.append(f"{page.relative_to(_ROOT)}: {target}")
     assert broken == []
+
+
+@functools.cache
+def _tree(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
+def _first_words(module: Path) -> Iterator[tuple[str, str]]:
+    """Yield the place of each docstring of a module and of its classes, and the first word of it."""
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Module | ast.ClassDef) and (docstring := ast.get_docstring(node)):
+            line = getattr(node, "lineno", 1)
+            word = re.match(r"\W*(\w*)", docstring)
+            assert word is not None
+            yield f"{module.relative_to(_ROOT)}:{line}", word[1]
 
 
 def _headings(page: Path) -> set[str]:

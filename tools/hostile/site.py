@@ -391,7 +391,7 @@ async def _real() -> AsyncIterator[tuple[Api, KubeClient, dict[Service, str]]]:
         await JoulieStack(cluster).install()
         async with await cluster.client(user_agent="hostile") as client:
             await client.merge_patch(NODES, SINKS[1], {"metadata": {"labels": labels}})
-            users = {service: str(cluster.issue_kubeconfig(service.value)) for service in Service}
+            users = {service: str(cluster.issue_kubeconfig(service.user)) for service in Service}
             yield RealApi(client), client, users
     finally:
         await cluster.down()

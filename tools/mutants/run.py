@@ -168,7 +168,8 @@ def main() -> int:
     known = targets(ROOT)
     listed = shares.read()
     if asked.changed:
-        return _each(_changed(known, listed, within_s=asked.within), ["--jobs", str(asked.jobs)])
+        options = ["--jobs", str(asked.jobs), *(["--record"] if asked.record else [])]
+        return _each(_changed(known, listed, within_s=asked.within), options)
     if "*" in asked.module:
         names = sorted(fnmatch.filter(known, asked.module))
         if not names:

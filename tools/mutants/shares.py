@@ -1,9 +1,10 @@
 """The list of modules whose tests were tried on their mutants: shares.jsonl beside this file, one line for each module.
 
-A line holds a digest of the module and of its tests. Where it differs from that of the files, one of them was changed
-since, and the share may no longer be true. docs/mutation.md shows the list.
+A line holds a digest of the module and of its tests, but for docstrings and comments. Where it differs from that of the
+files, one of them was changed since, and the share may no longer be true. docs/mutation.md shows the list.
 """
 
+import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = Path(__file__).with_name("shares.jsonl")
+_WITH_DOCSTRING: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 #: The least share of the mutants that the tests must notice.
 ENOUGH_PCT: Final = 90.0
 
@@ -59,11 +61,20 @@ def record(module: str, share: Share, file: Path = FILE) -> None:
 
 
 def digest_of(root: Path, module: Path, tests: Sequence[str]) -> str:
-    """Return a digest of a module and of its tests; paths are relative to `root`."""
+    """Return a digest of the statements of a module and of its tests; paths are relative to `root`."""
     total = hashlib.sha256()
     for path in (module, *_files(root, tests)):
-        total.update(f"{path}\0".encode() + (root / path).read_bytes() + b"\0")
+        total.update(f"{path}\0{_statements(root / path)}\0".encode())
     return total.hexdigest()[:16]
+
+
+def _statements(path: Path) -> str:
+    """Return the code of a file without its docstrings and comments, which no mutant changes."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.unparse(tree)
 
 
 def changed(root: Path, paths: Mapping[str, Path], listed: Mapping[str, Share]) -> list[str]:

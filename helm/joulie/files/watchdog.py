@@ -1,7 +1,7 @@
 # ruff: noqa: INP001 - a file of the chart, not of a package
 """Program of the init container that installs the host watchdog on a node, or removes it.
 
-`install` copies what `joulie-agent restore` needs from this image (interpreter, standard library, the agent's packages,
+`install` copies what `restore` needs from this image (interpreter, standard library, the program and its packages,
 shared libraries) into a directory of the node named by a digest of its content, writes the systemd units, reloads
 systemd, runs the service once and starts its timer. `remove` reverts all of it.
 
@@ -22,8 +22,18 @@ from typing import Final
 
 from systemd_bus import Systemd, SystemdError
 
-#: Packages that the command imports; the others are the controller's.
-_PACKAGES: Final = ("joulie_agent", "joulie_core", "msgspec", "pynvml.py", "amdsmi")
+#: Packages that the command imports, as far as this image has them; the others are the services'.
+_PACKAGES: Final = (
+    "joulie_agent",
+    "joulie_containers",
+    "joulie_actuator",
+    "joulie_core",
+    "msgspec",
+    "pynvml.py",
+    "amdsmi",
+)
+#: Either of them has the command.
+_PROGRAMS: Final = ("joulie-agent", "joulie-containers")
 #: Modules of the standard library that the agent does not use, and those that need large libraries.
 _LEFT_OUT: Final = frozenset(
     {"test", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo", "pydoc_data", "dist-packages", "site-packages"}
@@ -181,7 +191,7 @@ def _files() -> set[Path]:
 def _roots() -> Iterator[Path]:
     stdlib, packages = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
     yield Path(sys.prefix, "pyvenv.cfg")
-    yield Path(sys.prefix, "bin", "joulie-agent")
+    yield from (Path(sys.prefix, "bin", name) for name in _PROGRAMS)
     yield from (
         Path(sys.prefix, "bin", name) for name in ("python", "python3") if Path(sys.prefix, "bin", name).exists()
     )

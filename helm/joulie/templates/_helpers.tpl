@@ -55,6 +55,23 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
+{{/*
+The image that the node's pods share with hooks and watchdog: the agent's, or that of container resources where these are alone.
+Both have the actuator and its commands; see joulie.node.program.
+*/}}
+{{- define "joulie.node.image" -}}
+{{- if .Values.agent.power.enabled -}}
+{{- toYaml .Values.agent.image -}}
+{{- else if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") -}}
+{{- toYaml .Values.containers.image -}}
+{{- else -}}
+{{- fail "agent.power.enabled: false leaves nothing to run: set agent.resourceManager.enabled, with agent.mode: daemonset" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The program of that image. */}}
+{{- define "joulie.node.program" -}}{{ ternary "joulie-agent" "joulie-containers" .Values.agent.power.enabled }}{{- end -}}
+
 {{/* A container's env, from a map of variables and a list of entries. Takes (list env extraEnv). */}}
 {{- define "joulie.env" -}}
 {{- range $name, $value := index . 0 }}

@@ -3,9 +3,12 @@ What each component's pods receive and send: name of the policy, ports with the 
 release, whether they use the API server, and further egress.
 */}}
 {{- define "joulie.network.components" -}}
-{{- $agentPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
+{{- $agentPorts := list -}}
+{{- if .Values.agent.power.enabled -}}
+{{- $agentPorts = append $agentPorts (dict "port" "metrics" "from" "metricsFrom") -}}
+{{- end -}}
 {{- if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") -}}
-{{- $agentPorts = append $agentPorts (dict "port" "resources" "from" "metricsFrom") -}}
+{{- $agentPorts = concat $agentPorts (list (dict "port" "node-agent" "from" "metricsFrom") (dict "port" "resources" "from" "metricsFrom")) -}}
 {{- end -}}
 {{- $operatorPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
 {{- if .Values.operator.ui.enabled -}}

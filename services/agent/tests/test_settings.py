@@ -67,11 +67,6 @@ def test_a_shard_that_cannot_be_or_does_not_exist_stops_the_start():
     assert "shard 2" in faults(**POOL, POOL_SHARDS="2", POOL_SHARD_ID="2")
 
 
-def test_a_pool_has_no_resource_manager():
-    assert "RESOURCE_MANAGER_SOCKET" in faults(**POOL, RESOURCE_MANAGER_SOCKET="/run/manager.sock")
-    assert read(NODE_NAME="n1", RESOURCE_MANAGER_SOCKET="/run/manager.sock").resource_manager_socket
-
-
 def test_every_wrong_value_is_named_at_once():
     text = faults(**POOL, DVFS_EMA_ALPHA="1.5", DVFS_COOLDOWN="soon", TELEMETRY_CPU_CONTROL="smoke")
     assert all(name in text for name in ("DVFS_EMA_ALPHA", "DVFS_COOLDOWN", "TELEMETRY_CPU_CONTROL"))

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from joulie_core.kinds.base import CheckedModel, Condition, Count, Model, Score
+from joulie_core.kinds.base import CheckedModel, Count, Model, Score
 from joulie_core.kinds.node_twin import NodeTwin, SchedulableClass
 from joulie_extender.struct_models import struct_of
 
-DECODER = msgspec.json.Decoder(struct_of(NodeTwin))
 NUMBERS = (
     st.none()
     | st.integers(-(10**30), 10**30)
@@ -53,6 +52,10 @@ TWINS = partly(spec=st.none() | partly(nodeName=TEXTS), status=st.none() | STATU
 USABLE_POWER = {"source": "agent", "quality": "measured", "nodeCappedPowerW": 700, "powerTrendWPerMin": -3.5}
 
 
+def decode(raw, model=NodeTwin):
+    return msgspec.json.decode(raw, type=struct_of(model))
+
+
 def same_fields(struct, model):
     """Whether a struct has every value of a model, in the same types; integers for floats count as those."""
     for name in type(model).model_fields:
@@ -69,7 +72,7 @@ def same_fields(struct, model):
 def test_what_a_struct_accepts_the_model_accepts_with_equal_values(twin):
     raw = json.dumps(twin).encode()
     try:
-        struct = DECODER.decode(raw)
+        struct = decode(raw)
     except msgspec.MsgspecError:
         return
     assert same_fields(struct, NodeTwin.model_validate_json(raw))
@@ -78,7 +81,7 @@ def test_what_a_struct_accepts_the_model_accepts_with_equal_values(twin):
 @pytest.mark.parametrize("status", [{}, {"powerMeasurement": USABLE_POWER}, {"effectiveCapState": {"cpuPct": 55.5}}])
 def test_an_object_as_it_is_written_is_accepted(status):
     raw = json.dumps({"spec": {"nodeName": "a"}, "status": status}).encode()
-    assert same_fields(DECODER.decode(raw), NodeTwin.model_validate_json(raw))
+    assert same_fields(decode(raw), NodeTwin.model_validate_json(raw))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,7 @@ def test_an_object_as_it_is_written_is_accepted(status):
         {"spec": {"nodeName": "a"}, "status": {"estimatedPUE": 0.5}},
         {"spec": {"nodeName": "a"}, "status": {"lastUpdated": "x" * 41}},
         {"spec": {"nodeName": "a"}, "status": {"effectiveCapState": {"gpuPct": 101}}},
+        {"spec": {"nodeName": "a"}, "status": {"effectiveCapState": {"gpuPct": -1}}},
         {"spec": {"nodeName": "a"}, "status": {"powerMeasurement": {**USABLE_POWER, "nodeTdpW": -1}}},
     ],
 )
@@ -97,7 +101,38 @@ def test_what_the_model_refuses_a_struct_refuses(twin):
     with pytest.raises(ValidationError):
         NodeTwin.model_validate_json(raw)
     with pytest.raises(msgspec.ValidationError):
-        DECODER.decode(raw)
+        decode(raw)
+
+
+class Limited(Model):
+    """A part with fields that exclude their limits, one of them required and not the first."""
+
+    name: Annotated[str, Field(min_length=1)] | None = None
+    share: Annotated[float, Field(gt=0, lt=1)]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.99])
+def test_a_number_within_excluded_limits_is_accepted(share):
+    raw = json.dumps({"share": share}).encode()
+    assert same_fields(decode(raw, Limited), Limited.model_validate_json(raw))
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_number_at_an_excluded_limit_is_refused(share):
+    with pytest.raises(msgspec.ValidationError):
+        decode(json.dumps({"share": share}).encode(), Limited)
+
+
+class Part(Model):
+    share: Score = 50
+
+
+class Made(Model):
+    part: Part = Field(default_factory=Part)
+
+
+def test_a_default_that_is_made_by_a_function_is_that_of_the_struct():
+    assert same_fields(decode(b"{}", Made), Made())
 
 
 class Counted(Model):
@@ -115,10 +150,13 @@ class Stepped(Model):
 class Preset(Model):
     """A part whose default is not that of its own model."""
 
-    part: Condition = Condition(type="Ready", status="True")
+    part: Part = Part(share=0)
 
 
-@pytest.mark.parametrize("model", [Counted, Checked, Stepped, Preset])
-def test_a_model_without_counterpart_is_refused(model):
-    with pytest.raises(TypeError):
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [(Counted, "int"), (Checked, "checks of its own"), (Stepped, "MultipleOf"), (Preset, "part has a default")],
+)
+def test_a_model_without_counterpart_is_refused(model, problem):
+    with pytest.raises(TypeError, match=problem):
         struct_of(model)

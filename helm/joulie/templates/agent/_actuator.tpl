@@ -9,8 +9,8 @@ What needs more privileges than root's own files: docs/decisions/0005-chart.md.
 {{- fail (printf "agent.terminationGracePeriodSeconds (%d) must be 5 s or more above ACTUATOR_STOP_GRACE (%g s): limits are restored in between" (int .Values.agent.terminationGracePeriodSeconds) $grace) -}}
 {{- end -}}
 - name: actuator
-  image: {{ include "joulie.image" .Values.agent.image }}
-  imagePullPolicy: {{ .Values.agent.image.pullPolicy }}
+  image: {{ include "joulie.image" (include "joulie.node.image" . | fromYaml) }}
+  imagePullPolicy: {{ (include "joulie.node.image" . | fromYaml).pullPolicy }}
   args: [actuator]
   env:
     - name: HOST_SYS_ROOT
@@ -40,7 +40,7 @@ What needs more privileges than root's own files: docs/decisions/0005-chart.md.
   # predecessor left, which takes as long as the GPU drivers take to open.
   livenessProbe:
     exec:
-      command: [joulie-agent, probe]
+      command: [{{ include "joulie.node.program" . }}, probe]
     initialDelaySeconds: 60
     periodSeconds: 60
     timeoutSeconds: 15

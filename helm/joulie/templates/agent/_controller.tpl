@@ -1,3 +1,12 @@
+{{/* What a container with the API token mounts in daemonset mode. */}}
+{{- define "joulie.controllerMounts" -}}
+- name: token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+- name: socket
+  mountPath: /run/joulie
+{{- end -}}
+
 {{/* The controller's container: API token and network, no devices, nothing writable. */}}
 {{- define "joulie.controller" -}}
 {{- $agent := .Values.agent -}}
@@ -23,10 +32,6 @@
     - name: NVIDIA_VISIBLE_DEVICES
       value: void
     {{- end }}
-    {{- end }}
-    {{- if and $agent.resourceManager.enabled (ne $agent.mode "pool") }}
-    - name: RESOURCE_MANAGER_SOCKET
-      value: /run/joulie/resources.sock
     {{- end }}
     - name: METRICS_ADDR
       value: {{ printf "%s:%d" $agent.metricsHost (int $agent.metricsPort) | quote }}

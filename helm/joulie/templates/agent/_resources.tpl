@@ -1,3 +1,46 @@
+{{/* The containers of container resources, in the agent's DaemonSet. */}}
+{{- define "joulie.containerResources" -}}
+{{ include "joulie.nodeAgent" . }}
+{{ include "joulie.resourceManager" . }}
+{{- end -}}
+
+{{/* The node agent's container: API token and network, no devices, nothing writable but the sockets of the pod. */}}
+{{- define "joulie.nodeAgent" -}}
+{{- $manager := .Values.agent.resourceManager -}}
+{{- $agent := $manager.nodeAgent -}}
+- name: node-agent
+  image: {{ include "joulie.image" .Values.containers.image }}
+  imagePullPolicy: {{ .Values.containers.image.pullPolicy }}
+  args: [node-agent]
+  env:
+    - name: NODE_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: spec.nodeName
+    - name: RESOURCE_MANAGER_SOCKET
+      value: /run/joulie/resources.sock
+    - name: METRICS_ADDR
+      value: {{ printf "%s:%d" .Values.agent.metricsHost (int $agent.metricsPort) | quote }}
+    {{- if .Values.agent.actuator.nvidia.enabled }}
+    # Where the NVIDIA runtime is the default one, it must not mount anything here.
+    - name: NVIDIA_VISIBLE_DEVICES
+      value: void
+    {{- end }}
+    {{- include "joulie.env" (list $agent.env $agent.extraEnv) | nindent 4 }}
+  ports:
+    - name: node-agent
+      containerPort: {{ $agent.metricsPort }}
+  {{- include "joulie.probes" .Values.agent.metricsHost | replace "port: metrics" "port: node-agent" | nindent 2 }}
+  securityContext:
+    {{- include "joulie.unprivileged" . | nindent 4 }}
+  {{- with $agent.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  volumeMounts:
+    {{- include "joulie.controllerMounts" . | nindent 4 }}
+{{- end -}}
+
 {{/*
 The resource manager's container, in the agent's DaemonSet: root for the socket of the container runtime, without capabilities, network
 use or API token; nothing of the host is writable but its state directory.
@@ -5,9 +48,9 @@ use or API token; nothing of the host is writable but its state directory.
 {{- define "joulie.resourceManager" -}}
 {{- $manager := .Values.agent.resourceManager -}}
 - name: resource-manager
-  image: {{ include "joulie.image" .Values.agent.image }}
-  imagePullPolicy: {{ .Values.agent.image.pullPolicy }}
-  args: [resources]
+  image: {{ include "joulie.image" .Values.containers.image }}
+  imagePullPolicy: {{ .Values.containers.image.pullPolicy }}
+  args: [manager]
   env:
     - name: NODE_NAME
       valueFrom:
@@ -29,7 +72,7 @@ use or API token; nothing of the host is writable but its state directory.
       value: /run/joulie/actuator.sock
     - name: API_SOCKET
       value: /run/joulie/resources.sock
-    # The controller's group.
+    # The node agent's group.
     - name: API_SOCKET_GID
       value: "65532"
     - name: NODE_AGENT_SOCKET

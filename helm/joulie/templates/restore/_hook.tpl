@@ -54,8 +54,8 @@ spec:
       {{- include "joulie.placement" (list $root $uninstall) | nindent 6 }}
       containers:
         - name: {{ $job }}
-          image: {{ include "joulie.image" $root.Values.agent.image }}
-          imagePullPolicy: {{ $root.Values.agent.image.pullPolicy }}
+          image: {{ include "joulie.image" (include "joulie.node.image" $root | fromYaml) }}
+          imagePullPolicy: {{ (include "joulie.node.image" $root | fromYaml).pullPolicy }}
           command: [python3, /chart/restore.py, {{ $command }}]
           env:
             {{- include "joulie.identityEnv" $root | nindent 12 }}

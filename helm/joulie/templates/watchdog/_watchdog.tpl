@@ -17,7 +17,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
-ExecStart=/opt/joulie/bin/joulie-agent restore --if-unowned
+ExecStart=/opt/joulie/bin/{{ include "joulie.node.program" . }} restore --if-unowned
 TimeoutStartSec=180
 RootDirectory=@ROOT@
 MountAPIVFS=yes
@@ -95,8 +95,8 @@ WantedBy=timers.target
 {{- $root := index . 0 -}}
 {{- $agent := $root.Values.agent -}}
 - name: watchdog
-  image: {{ include "joulie.image" $agent.image }}
-  imagePullPolicy: {{ $agent.image.pullPolicy }}
+  image: {{ include "joulie.image" (include "joulie.node.image" $root | fromYaml) }}
+  imagePullPolicy: {{ (include "joulie.node.image" $root | fromYaml).pullPolicy }}
   command: [python3, /chart/watchdog.py, {{ index . 1 }}]
   env:
     - name: WATCHDOG_NAME

@@ -58,7 +58,7 @@ OnError = Callable[[str, int], None]
 
 
 class HttpLog(logging.Handler):
-    """What clients or handlers did wrong, one line a second at most; also the handler of aiohttp's own log records."""
+    """Log of errors of clients or handlers, a line a second at most; also the handler of aiohttp's own log records."""
 
     def __init__(self, limit: LogLimit | None = None) -> None:
         super().__init__()

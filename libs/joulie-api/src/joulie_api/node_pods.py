@@ -1,4 +1,4 @@
-"""Which pods end with their node, and whether a node has others, which would be lost with its power.
+"""Tells pods that end with their node from others, which would be lost with its power.
 
 Guarantees one rule for the operator, which requests that a node is powered off, and for the out-of-band service, which
 does it. The API server is asked for the present state: neither a watch nor its own cache is believed.

@@ -1,4 +1,4 @@
-"""What services read of a pod: its uid, its node, its phase, and its demand, which is computed once for equal pods.
+"""The parts of a pod that services read: its uid, its node, its phase, and its demand, computed once for equal pods.
 
 Guarantees the demand that `joulie_api.wire.decode_pod` and `joulie_core` compute of the whole pod: a pod is reduced to
 the fields that a demand depends on, those are written out again, and the demand is computed of nothing but what was

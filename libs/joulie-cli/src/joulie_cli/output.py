@@ -1,4 +1,4 @@
-"""How a command ends: what it prints, on a terminal with colours, and its exit code.
+"""Output of a command, on a terminal with colours, and its exit code.
 
 rich and yaml are imported where they are needed: completion imports this module at every key.
 """

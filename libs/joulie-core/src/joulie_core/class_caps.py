@@ -24,7 +24,7 @@ _PERCENT = 100.0
 
 
 class DeviceHolder(StrEnum):
-    """What holds a device, as far as its cap depends on it."""
+    """The holder of a device, as far as its cap depends on it."""
 
     FREE = "free"
     STANDARD = "standard"

@@ -1,10 +1,10 @@
-"""How a control action ended. Apart from the kinds, since the agent's actuator runs without pydantic."""
+"""Result of a control action. Apart from the kinds, since the agent's actuator runs without pydantic."""
 
 from enum import StrEnum
 
 
 class ControlResult(StrEnum):
-    """How the last control action ended."""
+    """Result of the last control action."""
 
     APPLIED = "applied"
     BLOCKED = "blocked"

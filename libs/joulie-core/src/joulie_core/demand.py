@@ -1,4 +1,4 @@
-"""Which profile of node a pod demands: the one classifier of all services.
+"""Profile of node that a pod demands: the one classifier of all services.
 
 A pod demands performance if its annotation requests it, or if its required scheduling constraints cannot be met by an
 eco node; it demands eco if they cannot be met by a performance node. Everything else is general, including a pod that
@@ -27,7 +27,7 @@ class Demand(StrEnum):
 
 
 class WorkloadClass(StrEnum):
-    """How the scheduler treats a pod; also the values of the `joulie.io/workload-class` annotation."""
+    """Class of a pod for the scheduler; also the values of the `joulie.io/workload-class` annotation."""
 
     PERFORMANCE = "performance"
     STANDARD = "standard"

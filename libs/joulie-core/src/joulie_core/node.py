@@ -1,4 +1,4 @@
-"""What Joulie reads of a Kubernetes Node.
+"""The parts of a Kubernetes Node that Joulie reads.
 
 A view made of values: the Kubernetes client decodes into it, every decision takes it. It keeps only what some decision
 reads, so that 5,000 nodes stay small.

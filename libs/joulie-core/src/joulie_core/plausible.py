@@ -1,4 +1,4 @@
-"""Whether a power reading can be true: the one rule, for every place that takes one.
+"""Plausibility of a power reading: the one rule, for every place that takes one.
 
 A reading is a measurement, or none at all, or too high to be true, and the last two are not alike. What is not above
 zero measures nothing: a running CPU draws power, so 0 W is a counter that stands still or a meter without access. What
@@ -22,7 +22,7 @@ HIGHEST_VALUE: Final = 1e9
 
 
 class Plausibility(StrEnum):
-    """What a reading is worth."""
+    """Result of judging a reading."""
 
     MEASURED = "measured"
     #: Absent, 0 W, negative or not a number.

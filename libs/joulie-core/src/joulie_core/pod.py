@@ -1,4 +1,4 @@
-"""What Joulie reads of a Kubernetes Pod.
+"""The parts of a Kubernetes Pod that Joulie reads.
 
 A view made of values: the Kubernetes client and the extender decode into it, the demand classifier and the power
 estimator take it. Quantities stay as they are written; `joulie_core.quantity` reads them.

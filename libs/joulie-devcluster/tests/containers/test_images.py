@@ -8,7 +8,7 @@ from joulie_devcluster.containers.images import SERVICES, archive_path, image_na
 from joulie_devcluster.errors import EngineError
 
 ROOT = Path(__file__).parents[4]
-COPIED = ["libs/joulie-core", "libs/joulie-api", "services/agent", "requirements"]
+COPIED = ["libs/joulie-core", "libs/joulie-api", "libs/joulie-actuator", "services/agent", "requirements"]
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def checkout(monkeypatch, tmp_path):
         "services/agent/src/joulie_agent/app.py",
         "libs/joulie-core/src/joulie_core/hardware/inventory.toml",
         "libs/joulie-api/pyproject.toml",
+        "libs/joulie-actuator/src/joulie_actuator/process.py",
     ],
 )
 def test_an_archive_gets_another_name_when_a_file_changes_that_the_build_reads(checkout, name):
@@ -59,9 +60,9 @@ def test_an_archive_keeps_its_name_when_another_file_changes(checkout, name):
 
 def test_an_image_is_tagged_with_the_version_of_its_service():
     assert {image_name(service).rpartition(":")[0] for service in SERVICES} == {
-        f"docker.io/joulie/{service}" for service in ("operator", "agent", "extender", "outofband")
+        f"docker.io/joulie/{service}" for service in ("operator", "agent", "containers", "extender", "outofband")
     }
-    with pytest.raises(EngineError, match="one of operator, agent, extender, outofband"):
+    with pytest.raises(EngineError, match="one of operator, agent, containers, extender, outofband"):
         image_name("sim")
 
 

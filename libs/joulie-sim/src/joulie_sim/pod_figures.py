@@ -1,4 +1,4 @@
-"""What is stated of the course of a pod, by its times in seconds; of one pod or of arrays over pods.
+"""Figures of the course of a pod, by its times in seconds; of one pod or of arrays over pods.
 
 The work of a pod is the time that it takes alone at full speed.
 """

@@ -162,6 +162,7 @@ def test_who_pays_is_the_group_whose_stretch_rose_most() -> None:
                 stretch_p50=1.0,
                 stretch_p95=1.0,
                 stretch_p99=1.0,
+                wait_p99_s=0.0,
                 slowdown_mean=1.0,
             )
             for (workload_class, pool), stretch in zip(product(WorkloadClass, ("cpu", "gpu")), stretches, strict=True)

@@ -26,6 +26,7 @@ def _group(p95: float, done: int = 5) -> GroupSummary:
         stretch_p50=1.0,
         stretch_p95=p95,
         stretch_p99=9.0,
+        wait_p99_s=0.0,
         slowdown_mean=1.0,
     )
 

@@ -4,13 +4,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Final
 
+from joulie_actuator.client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
+from joulie_actuator.reasons import Reason
+from joulie_actuator.settings import ActuatorSettings
+from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent import metrics
-from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.actuator.subsystems import HostSubsystems
-from joulie_agent.backends.actuator_client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
 from joulie_agent.backends.base import PowerBackend
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.headers import SecretHeaders
@@ -19,20 +19,16 @@ from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.informers import Informers
-from joulie_agent.node_agent.agent import NodeAgent
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
-from joulie_agent.reasons import Reason
 from joulie_agent.scope import scope_of
-from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess, PolicyStatusScope
+from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
 from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
-from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.kinds.base import Profile
 
 _KHZ_PER_MHZ: Final = 1000
 
@@ -54,14 +50,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
     ):
         on_start(app)
         workers = NodeWorkers(client, scope)
-        on_change: list[Callable[[], None]] = []
-
-        def wake(name: str | None) -> None:
-            workers.wake(name)
-            for each in on_change:
-                each()
-
-        informers = Informers(client, scope, settings.default_route, wake=wake, moved=workers.move)
+        informers = Informers(client, scope, settings.default_route, wake=workers.wake, moved=workers.move)
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -78,31 +67,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         for reflector in informers.reflectors:
             app.watch(reflector)
         app.spawn("nodes", workers.run(deps))
-        if settings.resource_manager_socket:
-            node_agent = _node_agent(settings, client, informers, app.failures)
-            on_change.append(node_agent.wake)
-            for reflector in node_agent.reflectors:
-                app.watch(reflector)
-            app.spawn("node agent", node_agent.run())
         await app.wait()
-
-
-def _node_agent(settings: AgentSettings, client: KubeClient, informers: Informers, failures: Failures) -> NodeAgent:
-    def profile() -> Profile | None:
-        target = informers.target(settings.node_name)
-        return None if target is None else target.profile
-
-    return NodeAgent(
-        client,
-        node_name=settings.node_name,
-        config_socket=Path(settings.resource_manager_socket),
-        cluster_socket=Path(settings.node_agent_socket),
-        node=lambda: informers.nodes.get(settings.node_name),
-        profile=profile,
-        wall_time=time.time,
-        failures=failures,
-        report_success=settings.container_policy_status is PolicyStatusScope.ALL,
-    )
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which nodes this process serves.
+"""Nodes that this process serves.
 
 With the same number of shards in all agents, each node of a pool has exactly one.
 """

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from joulie_agent.actuator.protocol import Epp
+from joulie_actuator.protocol import Epp
 from joulie_api.checked_texts import HttpUrl, LabelSelector, NodeNameText
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, ServiceSettings
@@ -33,14 +33,14 @@ _Watts = Annotated[float, Field(ge=0), Unit("W")]
 
 
 class AgentMode(StrEnum):
-    """Which nodes one process serves."""
+    """Scope of one process: its own node, or the nodes of a pool."""
 
     DAEMONSET = "daemonset"
     POOL = "pool"
 
 
 class HardwareAccess(StrEnum):
-    """How the hardware of this machine is reached."""
+    """Access to the hardware of this machine."""
 
     ACTUATOR = "actuator"
     IN_PROCESS = "in-process"
@@ -52,13 +52,6 @@ class EnvSource(StrEnum):
     NONE = "none"
     HOST = "host"
     HTTP = "http"
-
-
-class PolicyStatusScope(StrEnum):
-    """Which nodes appear in the status of a container policy."""
-
-    ALL = "all"
-    FAILURES = "failures"
 
 
 class AgentSettings(ServiceSettings):
@@ -113,19 +106,6 @@ class AgentSettings(ServiceSettings):
 
     host_proc_root: str = "/proc"
     """Path of the node's /proc, if HARDWARE_ACCESS is `in-process`."""
-
-    resource_manager_socket: str = ""
-    """Socket of the resource manager of this pod, whose configuration comes from custom resources then; unset, there is
-    none. Only in daemonset mode."""
-
-    node_agent_socket: str = "/run/joulie/node-agent.sock"
-    """Socket on which the resource manager may change labels, annotations, taints and capacity of the node; only with
-    RESOURCE_MANAGER_SOCKET."""
-
-    container_policy_status: PolicyStatusScope = PolicyStatusScope.ALL
-    """Which nodes appear in the status of the configuration that applies to them: `all`, or those that do not use it
-    (`failures`). Every node watches these objects, so that the traffic of a change of `all` grows with the square of
-    the number of nodes: use `failures` from some hundreds of nodes on."""
 
     simulate_only: bool = False
     """Do not touch this machine: host controls are reported as blocked. HTTP backends are used as usual."""
@@ -213,8 +193,6 @@ class AgentSettings(ServiceSettings):
             faults.append("NODE_NAME is required while AGENT_MODE is daemonset")
         if self.agent_mode is AgentMode.POOL:
             faults += self._shard_faults()
-            if self.resource_manager_socket:
-                faults.append("RESOURCE_MANAGER_SOCKET needs AGENT_MODE daemonset")
         for kind, kind_name, endpoint_name in (
             (self.telemetry_cpu_source, "TELEMETRY_CPU_SOURCE", "telemetry_cpu_http_endpoint"),
             (self.telemetry_cpu_control, "TELEMETRY_CPU_CONTROL", "telemetry_cpu_control_http_endpoint"),

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends import transport as transport_module
 from joulie_agent.backends.base import CpuHeld, Unavailable
 from joulie_agent.backends.headers import TTL_S, BadSecret, SecretHeaders
 from joulie_agent.backends.http import HttpActuator, HttpSource
 from joulie_agent.backends.prometheus import PrometheusSource
 from joulie_agent.backends.transport import MAX_REPLY_BYTES, HttpTarget, HttpTransport
-from joulie_agent.reasons import Reason
 from joulie_api.resources import SECRETS
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.kinds.telemetry_profile import Held

@@ -2,9 +2,9 @@
 
 import pytest
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import GpuSample, Unavailable
 from joulie_agent.backends.telemetry_wire import parse_reply, parse_telemetry
-from joulie_agent.reasons import Reason
 
 
 def test_the_short_form_is_the_power_of_all_packages():

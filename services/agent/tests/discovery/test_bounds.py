@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator
 
+from joulie_actuator.hardware.cpuinfo import CpuIdentity, HostFacts
+from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.pci import PciGpus
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.telemetry_wire import parse_telemetry
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus
 from joulie_agent.discovery.host import describe_cpu, describe_memory
-from joulie_agent.hardware.cpuinfo import CpuIdentity, HostFacts
-from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.pci import PciGpus
-from joulie_agent.reasons import Reason
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.crds import manifest
 from joulie_core.kinds.node_hardware import Capabilities, NodeHardware, NodeHardwareSpec

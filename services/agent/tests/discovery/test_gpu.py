@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.pci import PciGpus
+from joulie_actuator.reasons import Reason
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges
-from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.pci import PciGpus
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import GpuCapRange, GpuDevice, GpuHardware, GpuSlicing

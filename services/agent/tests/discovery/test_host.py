@@ -2,9 +2,9 @@
 
 import pytest
 
+from joulie_actuator.hardware import cpuinfo
+from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_agent.discovery.host import describe_cpu, describe_memory, find_cpu
-from joulie_agent.hardware import cpuinfo
-from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import CpuCapRange, Exactness, FrequencyLandmarks
 from joulie_testing.agent.fake_sysfs import build

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
+from joulie_actuator.outcome import ControlOutcome, applied, blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuHeld, CpuReading, with_release
 from joulie_agent.enforce.cpu import CpuControlState, CpuEnforcer, CpuIntent, CpuMode
-from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange
 from joulie_core.control.dvfs import DvfsMode, DvfsSettings, DvfsState
 from joulie_core.control_result import ControlResult

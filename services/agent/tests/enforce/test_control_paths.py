@@ -12,13 +12,13 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import Unavailable
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.node import Inputs, NodeControl
 from joulie_agent.enforce.places import announced
-from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsSettings
 from joulie_core.control.telemetry_route import Route
 from joulie_core.hardware.inventory import Inventory

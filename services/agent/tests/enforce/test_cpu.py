@@ -16,10 +16,10 @@ from services.agent.tests.enforce.scripted_cpus import (
     throttled,
 )
 
+from joulie_actuator.outcome import blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuHeld
 from joulie_agent.enforce.cpu import CpuMode
-from joulie_agent.outcome import blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode, Held

@@ -18,10 +18,10 @@ from services.agent.tests.enforce.scripted_cpus import (
     throttled,
 )
 
+from joulie_actuator.outcome import blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuReading
 from joulie_agent.enforce.cpu import CpuEnforcer, CpuMode
-from joulie_agent.outcome import blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import WattCap, WattRange
 from joulie_core.control.dvfs import DvfsDirection
 from joulie_core.kinds.telemetry_profile import CpuControlMode, Held

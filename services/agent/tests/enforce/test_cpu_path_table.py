@@ -2,10 +2,10 @@
 
 import pytest
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.enforce.cpu_paths import FIRST_PATHS, CpuPath, CpuRelease, CpuStep, OutcomeClass, step_after
 from joulie_agent.enforce.cpu_state import CpuMode
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control_result import ControlResult
 
 OUTCOMES = {

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from joulie_actuator.outcome import ControlOutcome, applied, blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuHeld, CpuReading, Held
 from joulie_agent.enforce.cpu_state import (
     FREE,
@@ -17,8 +19,6 @@ from joulie_agent.enforce.cpu_state import (
     throttle_noted,
     throttle_released,
 )
-from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsState
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlPlace, ControlReport

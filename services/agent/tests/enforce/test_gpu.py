@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
+from joulie_actuator.outcome import ControlOutcome, applied, blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu import GpuControlState, GpuIntent
 from joulie_agent.enforce.gpu_clocks import ClockInputs
-from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from joulie_actuator.outcome import applied, blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.outcome import applied, blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsDirection
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control.lost_control import Floor

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.cpu_state import CpuControlState, CpuMode, recalled
 from joulie_agent.enforce.node import Inputs, NodeControl
 from joulie_agent.enforce.places import Place, announced, cpu_place, settle
-from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsSettings, DvfsState
 from joulie_core.control.telemetry_route import Route
 from joulie_core.hardware.inventory import Inventory

@@ -1,4 +1,4 @@
-"""Why a node is scored and filtered as it is.
+"""Explains why a node is scored and filtered as it is.
 
 `GET /debug/scoring` shows what is known of all nodes (`?node=NAME`: of one); `POST /debug/explain` takes a body as
 /prioritize does and shows every term of every candidate's score by the readable formula, and the filter's result.

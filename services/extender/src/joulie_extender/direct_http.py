@@ -101,21 +101,23 @@ class DirectConnection(asyncio.Protocol):
         self._server = server
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._endpoint: DirectEndpoint = _decline
-        self._path = b""
-        self._started = 0.0
-        #: Of the request that is being received: its head and what there is of its body.
-        self._parts: list[bytes] = []
-        self._length = self._missing = 0
+        self._transport: asyncio.Transport
+        self._deadline: float
+        self._timer: asyncio.TimerHandle
+        # Of the last request.
+        self._endpoint: DirectEndpoint
+        self._path: bytes
+        self._started: float
+        #: When it must be complete.
+        self._due_at: float
+        #: Its head and what there is of its body.
+        self._parts: list[bytes]
+        self._length: int
+        self._missing = 0
         #: What was received behind a request, until that is answered.
         self._rest = b""
         self._before_first = True
-        self._stalled = self._closing = False
-        self._deadline = 0.0
-        #: When the request that is being received must be complete.
-        self._due_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._stalled = self._closing = self._left = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
@@ -150,7 +152,7 @@ class DirectConnection(asyncio.Protocol):
         """Accept nothing while the client does not read its answers."""
         self._stalled = True
         self._deadline = self._loop.time() + self._timeouts.request_s
-        self._pause()
+        self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with what the client has sent."""
@@ -161,13 +163,12 @@ class DirectConnection(asyncio.Protocol):
     def finish(self) -> None:
         """Close the connection once the request that is being received or answered is done."""
         self._closing = True
-        if self._transport is not None and not (self._missing or self._stalled):
+        if not (self._missing or self._stalled):
             self._transport.close()
 
     def abort(self) -> None:
         """Close the connection."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def _receive_body(self, part: bytes) -> None:
         missing = self._missing - len(part)
@@ -185,7 +186,7 @@ class DirectConnection(asyncio.Protocol):
             self._rest = part[missing:]
             part = part[:missing]
         self._missing, self._parts = 0, []
-        body = b"".join((*parts, part)) if parts else part
+        body = b"".join((*parts, part))
         self._answer(head, body)
 
     def _answer(self, head: bytes, body: bytes) -> None:
@@ -201,31 +202,24 @@ class DirectConnection(asyncio.Protocol):
         self._write(reply)
         if reply.status >= HTTPStatus.BAD_REQUEST:
             self._note_error(reply.status)
-        if self._closing and self._transport is not None:
+        if self._closing:
             self._transport.close()
         elif self._rest:
             # Not at once: many small requests must not keep others waiting.
-            self._pause()
+            self._transport.pause_reading()
             self._loop.call_soon(self._continue)
 
     def _continue(self) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing() or self._stalled:
+        if self._left or self._transport.is_closing() or self._stalled:
             return
         data, self._rest = self._rest, b""
-        transport.resume_reading()
+        self._transport.resume_reading()
         if data:
             self.data_received(data)
         elif self._closing:
-            transport.close()
-
-    def _pause(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+            self._transport.close()
 
     def _write(self, reply: DirectReply, more: bytes = b"") -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
         status = reply.status
         head = b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\nDate: %b\r\n%b\r\n" % (
             status,
@@ -242,28 +236,24 @@ class DirectConnection(asyncio.Protocol):
         reply = DirectReply.text(HTTPStatus.TOO_MANY_REQUESTS, "other requests are too large, try again")
         self._write(reply, b"Retry-After: 1\r\nConnection: close\r\n")
         self._note_error(reply.status)
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def _note_error(self, status: HTTPStatus) -> None:
         self._server.on_error(self._path.decode(), status)
 
     def _hand_over(self, data: bytes) -> None:
-        transport = self._transport
-        assert transport is not None
+        if self._closing:
+            self._transport.close()
+            return
         # Of a request that has begun the head must be complete as soon as of the first.
         due_at = self._deadline if self._before_first else self._loop.time() + self._timeouts.first_request_s
         self._leave()
-        if self._closing:
-            transport.close()
-        else:
-            self._server.hand_over(transport, data, due_at)
+        self._server.hand_over(self._transport, data, due_at)
 
     def _leave(self) -> None:
         self._budget.release(self._length - self._missing if self._missing else 0)
-        self._missing, self._parts, self._rest, self._transport = 0, [], b"", None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._left = True
+        self._timer.cancel()
         self._on_end(self)
 
     def _arm(self) -> None:
@@ -283,12 +273,9 @@ class DirectConnection(asyncio.Protocol):
             self._server.log.refused("request not received and answered in time")
             self._note_error(HTTPStatus.REQUEST_TIMEOUT)
             self.abort()
-        elif self._transport is not None:
-            self._transport.close()
-
-
-def _decline(_body: bytes, _started: float) -> DirectReply | None:
-    return None
+        else:
+            # Nothing is lost: the kernel sends what it has. Closing would wait for a client that does not read.
+            self.abort()
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""What a node's hardware can draw: the agent's discovery, else the node's labels and the inventory.
+"""Power that a node's hardware can draw: the agent's discovery, else the node's labels and the inventory.
 
 Source: docs/decisions/0002-extender.md.
 """

@@ -25,7 +25,7 @@ _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.12
 
 
 class ErrorReason(StrEnum):
-    """Why a request was answered with an error."""
+    """Reason why a request was answered with an error."""
 
     BAD_REQUEST = "bad_request"
     #: Not received and answered in time.

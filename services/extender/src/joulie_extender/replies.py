@@ -1,4 +1,4 @@
-"""What kube-scheduler is answered about filtering, as bytes.
+"""Replies to kube-scheduler about filtering, as bytes.
 
 Guarantees replies in the order and from the set of the request, and full nodes byte for byte as received. Refused nodes
 are in both maps: kube-scheduler lets FailedAndUnresolvableNodes overrule FailedNodes, people look at the latter.

@@ -1,4 +1,4 @@
-"""What kube-scheduler sends: the body of /filter and /prioritize.
+"""Requests of kube-scheduler: the body of /filter and /prioritize.
 
 Guarantees to read only what is needed: names come out as strings, full Node objects stay the bytes they were. Keys of
 the body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`, `NodeNames`,
@@ -109,7 +109,7 @@ class ExtenderRequest:
 
 @dataclass(frozen=True, slots=True)
 class SentNode:
-    """What is read of a full Node object: of its labels, those that the filter needs."""
+    """The parts of a full Node object that are read: of its labels, those that the filter needs."""
 
     name: str
     labels: Mapping[str, str]

@@ -44,7 +44,7 @@ def _field(name: str, info: FieldInfo) -> tuple[str, Any] | tuple[str, Any, Any]
     default = info.get_default(call_default_factory=True)
     if not isinstance(default, Model):
         return name, wire_type, default
-    if default != type(default)():
+    if default.model_fields_set:
         raise TypeError(f"{name} has a default that is not that of {type(default).__name__}")
     return name, wire_type, msgspec.field(default_factory=wire_type)
 
@@ -63,8 +63,6 @@ def _type(annotation: Any) -> Any:
             return struct_of(annotation)
         if annotation in _SCALARS or issubclass(annotation, Enum):
             return annotation
-    if annotation is None:
-        return None
     raise TypeError(f"no counterpart of {annotation}")
 
 
@@ -75,4 +73,4 @@ def _limited(wire_type: Any, metadata: Iterable[Any]) -> Any:
         if not stated.keys() <= _LIMITS:
             raise TypeError(f"no counterpart of {each}")
         limits |= stated
-    return Annotated[wire_type, msgspec.Meta(**limits)] if limits else wire_type
+    return Annotated[wire_type, msgspec.Meta(**limits)]

@@ -1,4 +1,4 @@
-"""What is known of every node, in the form in which requests use it.
+"""Table of all nodes and what is known of them, in the form in which requests use it.
 
 The watches feed it; each change recomputes the state and the filter result of that node only. The rows of its scores
 are made when a request needs them, and then kept until the next change. Nothing here calls the API server.
@@ -36,7 +36,7 @@ _KEPT_WATTS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """How nodes are judged."""
+    """Rules by which nodes are judged."""
 
     coefficients: Coefficients
     staleness_threshold_s: float

@@ -1,4 +1,4 @@
-"""What the extender reads of a NodeTwin.
+"""The parts of a NodeTwin that the extender reads.
 
 The operator writes a twin for each node whose power a pod moves, so they are decoded as often as pods are scheduled.
 """

@@ -10,7 +10,7 @@ from joulie_operator.workqueue import WorkQueue
 
 
 class ChangeScope(Enum):
-    """What a change concerns."""
+    """Scope of a change."""
 
     #: The plan, and the node that it is about.
     PLAN = auto()

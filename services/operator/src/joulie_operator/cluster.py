@@ -32,7 +32,7 @@ _OUT_OF_SUPPLY = labels_of(OUT_OF_SUPPLY)
 
 
 class Eligibility(Enum):
-    """What the operator does with a node."""
+    """Treatment of a node by the operator."""
 
     #: Planned and published.
     ELIGIBLE = auto()
@@ -51,7 +51,7 @@ class WatchAge(Protocol):
 
 @dataclass(slots=True)
 class PodLoad:
-    """What runs on one node, or is bound to it."""
+    """Load of one node by the pods that run on it or are bound to it."""
 
     performance_pods: int = 0
     pods: int = 0

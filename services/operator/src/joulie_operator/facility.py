@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 
 class FacilityMetric(StrEnum):
-    """What can be queried."""
+    """A metric of the facility that can be queried."""
 
     AMBIENT_C = "ambient"
     IT_WATTS = "it_power"

@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 
 class _ConditionsBasis(NamedTuple):
-    """What the conditions of a target were made of, and themselves; unchanged objects make the same conditions."""
+    """Conditions of a target and what they were made of; unchanged objects make the same conditions."""
 
     spec: NodePowerProfileSpec
     report: NodeReport

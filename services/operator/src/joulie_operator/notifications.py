@@ -1,4 +1,4 @@
-"""What the operator reports once the write behind it has succeeded; sent by `joulie_operator.notifier`."""
+"""Notifications made once the write behind them has succeeded; sent by `joulie_operator.notifier`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which profile each node is planned, and what has to be published for it right now.
+"""Planner of nodes: the profile that each is planned, and what has to be published for it right now.
 
 `NodePlanner.plan` runs the policy over the eligible nodes and returns the nodes that need attention.
 `NodePlanner.desired` decides about one node immediately before it is written: the transition is stepped on the pods of
@@ -36,7 +36,7 @@ from joulie_operator.published_state import PublishedState
 
 @dataclass(slots=True)
 class NodeRecord:
-    """What the planner keeps of a node that is published."""
+    """The planner's record of a node that is published."""
 
     #: Of the Node; another one under the same name is another node.
     uid: str
@@ -59,7 +59,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """What is to be published for a node."""
+    """Desired state to be published for a node."""
 
     profile_label: Profile
     draining: bool
@@ -71,7 +71,7 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be published for a node, and what follows once it is."""
+    """Desired state to be published for a node, and what follows once it is."""
 
     node: Node
     record: NodeRecord

@@ -49,7 +49,7 @@ class PowerSource(Protocol):
 
 
 class AgentReadings:
-    """What agents report in the status of the TelemetryProfile named as their node.
+    """Readings that agents report in the status of the TelemetryProfile named as their node.
 
     A reading is dated by its arrival here, so that clocks of nodes need not agree. The first one of a node whose own
     date is older than `max_age_s` (an agent long gone, seen after a restart of the operator) is not taken, those after
@@ -107,7 +107,7 @@ class PowerInputs:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What was measured of a node, from which values, and until when the passing of time alone does not change it."""
+    """Measurement of a node, the values behind it, and until when the passing of time alone does not change it."""
 
     basis: tuple[object, ...]
     until: float

@@ -1,4 +1,4 @@
-"""What the operator keeps of the objects it watches: a few values of each, so that tens of thousands stay small.
+"""Decoded forms of the objects that the operator watches: a few values of each, so that tens of thousands stay small.
 
 The reflectors use the decoders. Of a pod its demand and its node are kept; of an object that the operator itself
 publishes, what is needed to see whether others have changed it.

@@ -1,4 +1,4 @@
-"""What is published of each node: as the watches last reported it, and as this process wrote it since.
+"""Published state of each node: as the watches last reported it, and as this process wrote it since.
 
 This is the only memory of writes. A value is published when it was seen; it is awaited for `ECHO_GRACE_S` after its
 write, as a watch lags behind; otherwise it differs and has to be written. A value whose write is under way or has
@@ -22,7 +22,7 @@ ECHO_GRACE_S: Final = 5.0
 
 
 class PublishedPart(StrEnum):
-    """What is written of a node, each part by its own request."""
+    """Part of what is written of a node, each by its own request."""
 
     LABELS = "labels"
     TARGET = "target"
@@ -44,7 +44,7 @@ _RESOURCES: Final[Mapping[PublishedPart, Resource]] = {
 
 
 class Comparison(Enum):
-    """How the published value of a part compares with the desired one."""
+    """Result of comparing the published value of a part with the desired one."""
 
     PUBLISHED = auto()
     #: Written, and not seen yet.

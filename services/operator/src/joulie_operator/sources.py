@@ -19,7 +19,7 @@ from joulie_operator.settings import NodePowerSource, PowerSettings
 
 
 class Polled(Protocol):
-    """What is polled over the network, at intervals."""
+    """Source that is polled over the network, at intervals."""
 
     interval_s: float
 

@@ -1,4 +1,4 @@
-"""Which change of a NodeTwin is worth a write, declared for every field.
+"""Changes of a NodeTwin that are worth a write, declared for every field.
 
 A decisive field is written at once: the scheduler may do something else. A banded one is written when it has moved by
 more than its band, or has appeared or gone, but at most once in the tracker's least interval. An ignored one is carried

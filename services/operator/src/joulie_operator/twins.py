@@ -30,7 +30,7 @@ _STEPS: Final = 1000
 
 
 class FacilityMetrics(Protocol):
-    """What is known of the facility around the nodes; see `joulie_operator.facility`."""
+    """Values known of the facility around the nodes; see `joulie_operator.facility`."""
 
     def ambient_c(self, zone: str | None, now: float) -> float | None:
         """Return the ambient temperature of a zone."""

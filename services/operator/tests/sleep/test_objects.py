@@ -1,14 +1,13 @@
-"""What is read of Nodes and pods: which pods would be lost by a power-off, and where they fit."""
+"""What is read of pods: which of them would be lost by a power-off, and where they fit."""
 
 import json
 
 import pytest
-from services.operator.tests.sleep.sleep_objects import OWN_TAINT, controlled_by, owned_pod, seen_node
+from services.operator.tests.sleep.sleep_objects import controlled_by, owned_pod
 
 from joulie_api.errors import DecodeError
-from joulie_core.sleep.model import NodeTaint, PodToleration
-from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedTaint, read_node, read_pod
-from joulie_testing.api import make_node
+from joulie_core.sleep.model import PodToleration
+from joulie_operator.sleep.objects import PodRole, read_pod
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -123,6 +122,49 @@ def test_a_pod_is_unschedulable_where_kube_scheduler_says_so(type_, status, reas
     assert read(pod).unschedulable is expected
 
 
+@pytest.mark.parametrize(
+    ("pod", "waits"),
+    [
+        ({}, True),
+        ({"node": "n1"}, False),
+        ({"reason": "SchedulingGated"}, False),
+        ({"deleting": True}, False),
+    ],
+)
+def test_a_pod_waits_while_it_has_no_node_and_kube_scheduler_finds_none(pod, waits):
+    assert read(refused(**pod)).waits is waits
+
+
+def refused(node=None, *, reason="Unschedulable", deleting=False):
+    pod = owned_pod("p", node, deleting=deleting)
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes are available"}
+    pod["status"]["conditions"] = [condition | {"lastTransitionTime": "2027-01-15T08:00:00Z"}]
+    return pod
+
+
+def test_a_pod_that_finds_no_node_has_the_time_since_when():
+    assert read(refused()).refused_since_s == 1_800_000_000.0
+    assert read(refused(reason="SchedulingGated")).refused_since_s is None
+    assert read(owned_pod("p", None)).refused_since_s is None
+
+
+def test_labels_are_read_and_equal_ones_kept_once():
+    found = [read(owned_pod(name, labels={"app": "web"})) for name in ("a", "b")]
+    assert found[0].labels == {"app": "web"}
+    assert found[0].labels is found[1].labels
+    assert read(owned_pod("c"), labels=None).labels == {}
+
+
+def test_the_claims_of_a_pods_volumes_are_read_in_their_order():
+    pod = owned_pod("p")
+    pod["spec"]["volumes"] = [
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "config", "configMap": {"name": "c"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "c1"}},
+    ]
+    assert read(pod).claims == ("p-scratch", "c1")
+
+
 def pinned(pod, name="n3"):
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -173,65 +215,41 @@ def test_a_pod_without_spec_is_read():
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"{", b'{"metadata": {"name": 1}}', b"[" * 5000])
-def test_what_is_no_pod_or_node_is_refused(raw):
-    with pytest.raises(DecodeError):
+def test_what_is_no_pod_is_refused(raw):
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
         read_pod(raw)
-    with pytest.raises(DecodeError):
-        read_node(raw)
 
 
-# --- nodes ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeName": 1},
+        {"containers": 1},
+        {"tolerations": [{"key": 1}]},
+        {"affinity": 1},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": 1}]},
+        {"volumes": [{"name": 1, "ephemeral": {}}]},
+        {"volumes": [{"ephemeral": {}}]},
+    ],
+)
+def test_a_pod_with_a_part_that_is_none_is_refused(spec):
+    pod = owned_pod("p")
+    pod["spec"] |= spec
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
+        read(pod)
 
 
-@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
-def test_a_node_is_ready_only_where_its_kubelet_says_so(status, ready):
-    conditions = [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": status}]
-    assert seen_node(conditions=conditions).ready is ready
+def test_a_pod_with_labels_that_are_none_is_refused():
+    with pytest.raises(DecodeError, match=r"^not a Pod: "):
+        read(owned_pod("p"), labels=1)
 
 
-def test_a_node_without_conditions_is_not_known_to_be_ready_and_says_nothing_about_sleep():
-    found = seen_node()
-    assert (found.ready, found.sleep_reason, found.cordoned) == (None, "", False)
-
-
-def test_the_state_that_the_nodes_condition_says_is_read():
-    assert seen_node(conditions=[{"type": "joulie.io/Asleep", "reason": "Draining"}]).sleep_reason == "Draining"
-
-
-def test_taints_are_read_whole_as_they_are_written_back():
-    taint = {"key": "team", "value": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
-    found = seen_node(taints=[taint, OWN_TAINT])
-    assert found.taints[0] == WatchedTaint("team", "NoExecute", "a", "2026-01-01T00:00:00Z")
-    assert found.taints[1] == WatchedTaint("joulie.io/asleep", "NoSchedule")
-    assert found.cordoned is True
-
-
-def test_taints_that_come_and_go_with_sleep_do_not_last():
-    passing = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
-    bare = {"key": "bare", "effect": "NoSchedule"}
-    named = {"key": "team", "value": "a", "effect": "NoExecute"}
-    found = seen_node(taints=[OWN_TAINT, passing, bare, named])
-    assert found.lasting_taints == (NodeTaint("bare", "", "NoSchedule"), NodeTaint("team", "a", "NoExecute"))
-
-
-def test_a_node_without_spec_and_status_is_read():
-    body = make_node("n1")
-    del body["spec"], body["status"]
-    found = read_node(json.dumps(body).encode())
-    assert (found.node.name, found.taints, found.ready) == ("n1", (), None)
-
-
-def test_a_node_with_the_taints_of_others_only_is_not_cordoned():
-    assert seen_node(taints=[{"key": "team", "effect": "NoSchedule"}]).cordoned is False
-
-
-def test_a_node_of_which_nothing_is_given_has_no_taint_and_is_not_known_to_be_ready():
-    found = WatchedNode(seen_node().node)
-    assert (found.taints, found.ready, found.sleep_reason, found.cordoned) == ((), None, "", False)
-
-
-def test_a_condition_about_sleep_without_a_reason_says_no_state():
-    assert seen_node(conditions=[{"type": "joulie.io/Asleep", "status": "False"}]).sleep_reason == ""
+def test_a_port_of_which_nothing_is_given_is_none_of_the_node():
+    pod = owned_pod("p")
+    pod["spec"]["containers"][0]["ports"] = [{}]
+    assert read(pod).fit.uncertain is False
+    pod["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    assert read(pod).fit.uncertain is True
 
 
 def test_a_toleration_without_operator_and_value_is_one_of_the_empty_value():
@@ -248,6 +266,12 @@ def test_resources_of_the_whole_pod_count():
     pod = owned_pod("p", None)
     pod["spec"]["resources"] = {"requests": {"cpu": "3", "memory": "1Ki"}}
     assert read(pod).fit.requests == {"cpu": 3, "memory": 1024, "pods": 1}
+
+
+def test_the_overhead_of_a_pod_counts_also_where_its_containers_request_nothing():
+    pod = owned_pod("p", None)
+    pod["spec"]["overhead"] = {"cpu": "250m", "memory": "1Ki"}
+    assert read(pod).fit.requests == {"cpu": 0.25, "memory": 1024, "pods": 1}
 
 
 @pytest.mark.parametrize("safe", ["true", "false"])

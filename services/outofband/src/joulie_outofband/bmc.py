@@ -1,4 +1,4 @@
-"""What the service knows of a BMC, whatever its protocol. No I/O."""
+"""A BMC as the service knows it, whatever its protocol. No I/O."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +18,7 @@ class PowerLimit:
 
 @dataclass(frozen=True, slots=True)
 class BmcReport:
-    """What one pass has read; `limit` None: the BMC has no power limit.
+    """Readings of one pass; `limit` None: the BMC has no power limit.
 
     `answers` False: there is nothing that answers, so the power state is never known.
     """

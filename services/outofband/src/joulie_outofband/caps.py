@@ -21,7 +21,7 @@ _ROUNDING_WATTS: Final = 1.0
 
 
 class CapAction(StrEnum):
-    """What is to be done at the BMC."""
+    """Action to be taken at the BMC."""
 
     NOTHING = "nothing"
     SET = "set"

@@ -19,7 +19,7 @@ _BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 90)
 
 
 class BmcAction(StrEnum):
-    """What is written to a BMC."""
+    """Action written to a BMC."""
 
     RESET = "reset"
     CAP = "cap"
@@ -27,7 +27,7 @@ class BmcAction(StrEnum):
 
 
 class OutOfBandMetrics:
-    """What happens at all BMCs."""
+    """Metrics of all BMCs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._passes = Histogram(
@@ -62,7 +62,7 @@ class OutOfBandMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BmcSeries:
-    """What is shown of one BMC; `cap_overdue` None: no cap of this service's is at the BMC."""
+    """Values shown of one BMC; `cap_overdue` None: no cap of this service's is at the BMC."""
 
     status: NodeBMCStatus
     cap_overdue: bool | None

@@ -1,4 +1,4 @@
-"""What the workers of all BMCs share."""
+"""Parts that the workers of all BMCs share."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from joulie_outofband.power import PowerTimeouts
 
 
 class PassObserver(Protocol):
-    """What is counted."""
+    """Counts passes and actions."""
 
     def on_pass(self, reason: str, duration_s: float) -> None:
         """Count a pass."""
@@ -38,7 +38,7 @@ class WorkerTimes:
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What all workers share; `connect` returns a BMC that is not connected yet, and raises BmcError."""
+    """Parts that all workers share; `connect` returns a BMC that is not connected yet, and raises BmcError."""
 
     connect: Callable[[NodeBMCSpec], Awaitable[Bmc]]
     client: KubeClient

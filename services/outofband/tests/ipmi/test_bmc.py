@@ -239,3 +239,16 @@ async def test_an_end_that_is_given_up_does_not_wait_for_the_thread(held):
     assert session.answered == []
     with pytest.raises(RuntimeError, match="shutdown"):
         await bmc.limit()
+
+
+async def test_an_end_that_is_given_up_closes_the_session_when_the_request_is_over(held):
+    bmc, session = held
+    closing = asyncio.create_task(bmc.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    thread = next(each for each in threading.enumerate() if each.name.startswith("ipmi held"))
+    session.ends.set()
+    await asyncio.to_thread(thread.join, 5)
+    assert (session.answered, session.closed) == ([LIMIT], 1)

@@ -1,4 +1,4 @@
-"""What the API server sends, read into what a reflector goes by: one line of a watch, and one page of a list.
+"""Events of a reflector, read from what the API server sends: one line of a watch, and one page of a list.
 
 The API server writes every line in one form, type before object and nothing else. Such a line is only cut apart: who
 reads the object reads all of its bytes, and so finds out whether it is one value. Other lines are decoded.

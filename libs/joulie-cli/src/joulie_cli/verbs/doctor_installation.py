@@ -86,7 +86,7 @@ class RoleRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What `doctor` has read; None is what this user may not read, or what does not answer."""
+    """Observations of `doctor`; None is what this user may not read, or what does not answer."""
 
     #: Plural names of served kinds of joulie.io.
     kinds: frozenset[str]

@@ -68,7 +68,7 @@ _decode_policy: Final = decode_kind(NodeSleepPolicy)
 
 @dataclass(frozen=True, slots=True)
 class SleepRow:
-    """What is shown of one node."""
+    """Row that shows one node."""
 
     node: SleepingNode
     #: Name of the policy that it belongs to; None: none, and the operator wakes it.

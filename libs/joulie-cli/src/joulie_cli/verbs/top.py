@@ -55,7 +55,7 @@ _READ_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """What the user has chosen."""
+    """View that the user has chosen."""
 
     sort: str = "watts"
     #: Index of the first row that is shown.

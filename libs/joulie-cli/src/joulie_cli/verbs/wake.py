@@ -45,7 +45,7 @@ _FOLLOW: Final = "The operator wakes them, some at a time; kubectl joulie nodes 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What was done about a node, and its state since."""
+    """Result of waking a node: what was done, and the state of the node since."""
 
     node: Sleeper
     changed: bool

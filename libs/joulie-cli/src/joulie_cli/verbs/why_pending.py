@@ -55,7 +55,7 @@ class FilteredNodes:
 
 @dataclass(frozen=True, slots=True)
 class PendingReport:
-    """What keeps a pod pending, and what to change."""
+    """Report on a pod: what keeps it pending, and what to change."""
 
     pod: str
     phase: str

@@ -1,4 +1,4 @@
-"""What is shown of objects, and its decoding; other fields are skipped. No I/O.
+"""Views: the parts of objects that are shown, and their decoding; other fields are skipped. No I/O.
 
 Absent fields are None. Words of resources stay as they are written, so that values of a newer release are shown too.
 Figures that the services do not use as such, as a cap of 0 W, are None.

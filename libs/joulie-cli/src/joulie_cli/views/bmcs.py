@@ -1,4 +1,4 @@
-"""What is shown and checked of NodeBMCs."""
+"""Views of NodeBMCs, to show and check them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class _Bmc(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class BmcView:
-    """What is shown and checked of a NodeBMC; `conditions` are status and reason by type."""
+    """View of a NodeBMC, to show and check it; `conditions` are status and reason by type."""
 
     name: str
     has_cap: bool = False

@@ -1,4 +1,4 @@
-"""What is shown of Kubernetes Events, and their order."""
+"""Views of Kubernetes Events, and their order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

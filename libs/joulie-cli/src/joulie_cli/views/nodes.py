@@ -1,4 +1,4 @@
-"""What is shown of Nodes, NodePowerProfiles, NodeTwins and TelemetryProfiles."""
+"""Views of Nodes, NodePowerProfiles, NodeTwins and TelemetryProfiles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -113,7 +113,7 @@ class NodeMarks:
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """What is shown of a NodePowerProfile."""
+    """View of a NodePowerProfile."""
 
     name: str
     profile: str | None = None
@@ -127,7 +127,7 @@ class TargetView:
 
 @dataclass(frozen=True, slots=True)
 class TwinView:
-    """What is shown of a NodeTwin."""
+    """View of a NodeTwin."""
 
     name: str
     schedulable_class: str | None = None
@@ -196,7 +196,7 @@ class ControlView:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """What is shown of the status of a TelemetryProfile."""
+    """View of the status of a TelemetryProfile."""
 
     name: str
     cpu: ControlView | None = None

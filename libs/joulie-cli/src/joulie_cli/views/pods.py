@@ -1,4 +1,4 @@
-"""What is shown of the pods of Joulie's services, as the chart labels them."""
+"""Views of the pods of Joulie's services, as the chart labels them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What was read of each node, joined to one row, and sums over rows. No I/O.
+"""Rows that join what was read of each node, and sums over rows. No I/O.
 
 Watts of stale twins are in no sum: they are counted as unknown.
 """

@@ -32,7 +32,7 @@ class PodInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerResources:
-    """What a container requests and is limited to. An absent limit is None, an absent request 0."""
+    """Requests and limits of a container. An absent limit is None, an absent request 0."""
 
     cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None

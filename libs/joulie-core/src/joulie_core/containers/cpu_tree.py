@@ -35,7 +35,7 @@ class TreeLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CpuWish:
-    """Which CPUs a set prefers. No preference makes a request fail."""
+    """Preferences for the CPUs of a set. No preference makes a request fail."""
 
     #: CPUs that are preferred over others, the most important set first.
     close: tuple[Cpus, ...] = ()

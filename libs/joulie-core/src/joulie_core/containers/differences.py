@@ -1,4 +1,4 @@
-"""What differs between two states of hundreds of containers of which an event changes a few."""
+"""Differences between two states of hundreds of containers of which an event changes a few."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

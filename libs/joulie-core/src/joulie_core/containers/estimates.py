@@ -1,4 +1,4 @@
-"""What a container requests, estimated from the values that the kubelet has derived of it.
+"""Requests of a container, estimated from the values that the kubelet has derived of them.
 
 A container runtime does not know pods: it shows cgroup values and the adjustment of the OOM score. CPU requests above
 2 thousandths of a CPU follow from them exactly. A memory request is exact for the class Guaranteed; for Burstable it is
@@ -32,7 +32,7 @@ _NO_LIMIT_BYTES: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupValues:
-    """What the runtime shows of a container; None where it shows nothing."""
+    """Cgroup values of a container as the runtime shows them; None where it shows nothing."""
 
     cpu_shares: int | None = None
     #: CPU time per period; 0 or less is no limit.

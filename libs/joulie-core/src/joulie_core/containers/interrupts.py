@@ -1,4 +1,4 @@
-"""Which CPUs handle an interrupt, as a container policy wants it.
+"""CPUs that handle an interrupt, as a container policy wants it.
 
 A zone claims interrupts, takes all that no zone claims (a sink), or wants none (isolated). What an administrator has
 set is narrowed by isolation and replaced by claims and sinks only.
@@ -22,7 +22,7 @@ class InterruptClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptPlacement:
-    """What the zones of a node want of its interrupts."""
+    """Claims, sinks and isolated CPUs by which the zones of a node want its interrupts placed."""
 
     #: Several claims of one interrupt add up.
     claims: tuple[InterruptClaim, ...] = ()

@@ -25,7 +25,7 @@ class MemoryRequestError(Exception):
 
 
 class MemoryPriority(IntEnum):
-    """How late a grant is widened when memory is short: the lowest first."""
+    """Priority of a grant when memory is short: the lowest is widened first."""
 
     BEST_EFFORT = 0
     BURSTABLE = 1_024

@@ -1,4 +1,4 @@
-"""Whether memory that is wanted from sets of nodes fits into the nodes: a maximum flow from sets to nodes."""
+"""Checks whether memory wanted from sets of nodes fits into the nodes: a maximum flow from sets to nodes."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

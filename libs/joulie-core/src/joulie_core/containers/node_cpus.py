@@ -1,4 +1,4 @@
-"""Which CPUs of a node a policy may use, from the options `availableResources` and `reservedResources`.
+"""CPUs of a node that a policy may use, from the options `availableResources` and `reservedResources`.
 
 Both options are `cpuset:LIST`, `exclude-cpuset:LIST` or, for reserved CPUs, a Kubernetes quantity such as `750m`.
 """

@@ -108,7 +108,7 @@ class PlacementZone:
 
 
 class PolicyState(Protocol):
-    """What every policy's state has; a frozen value."""
+    """State of a policy, as far as every policy has it; a frozen value."""
 
     @property
     def placements(self) -> Mapping[ContainerId, Placement]:

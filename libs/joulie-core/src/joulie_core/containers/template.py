@@ -50,7 +50,7 @@ class TemplateState:
 class TemplateContainerPolicy(ContainerPolicy[TemplateState]):
     """Separates the containers of reserved namespaces from all others."""
 
-    #: The name that selects the policy: `joulie-agent resources --policy template`.
+    #: The name that selects the policy: `joulie-containers manager --policy template`.
     name: ClassVar[str] = "template"
 
     def __init__(self, spec: TemplatePolicySpec, topology: HardwareTopology) -> None:

@@ -20,7 +20,7 @@ class MemoryKind(StrEnum):
 
 
 class CpuPriority(StrEnum):
-    """How fast a CPU is beside the others of its package, and what a container or balloon prefers."""
+    """Priority of a CPU, by how fast it is beside others of its package; also what a container or balloon prefers."""
 
     HIGH = "high"
     NORMAL = "normal"

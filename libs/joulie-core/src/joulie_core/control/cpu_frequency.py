@@ -48,7 +48,7 @@ class FrequencyBound(StrEnum):
 
 
 class ShortfallCause(StrEnum):
-    """Why a class does not get its frequency."""
+    """Reason why a class does not get its frequency."""
 
     #: CPUs of another class share the policy.
     SHARED_POLICY = "shared_policy"
@@ -60,7 +60,7 @@ class ShortfallCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FrequencyClass:
-    """What a CPU class has to do with frequencies."""
+    """A CPU class, as far as it concerns frequencies."""
 
     name: str
     minimum: ClassFrequency | None = None
@@ -98,7 +98,7 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class FrequencyDecision:
-    """What is put in force on one policy, in kHz."""
+    """Frequency limits to put in force on one policy, in kHz."""
 
     #: The lowest of classes, throttle, administrator and hardware.
     ceiling_khz: int

@@ -20,7 +20,7 @@ _PCT = 100.0
 
 
 class DvfsMode(StrEnum):
-    """How large a step of the loop is."""
+    """Size of the steps of the loop."""
 
     #: `step_pct`, whatever the distance from the cap.
     STEPPED = "stepped"
@@ -52,14 +52,14 @@ class DvfsSettings:
 
 
 class DvfsDirection(StrEnum):
-    """What an action does; also the `action` label of `joulie_dvfs_actions_total`."""
+    """Direction of an action; also the `action` label of `joulie_dvfs_actions_total`."""
 
     THROTTLE_UP = "throttle_up"
     THROTTLE_DOWN = "throttle_down"
 
 
 class Holding(StrEnum):
-    """Whether the loop keeps the power at the cap."""
+    """State of the loop: whether it keeps the power at the cap."""
 
     #: The average is not above the upper threshold.
     WITHIN = "within"
@@ -73,7 +73,7 @@ class Holding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """What the loop steers, beside the cap. Watts in the same scope as the observation."""
+    """Properties of what the loop steers, beside the cap. Watts in the same scope as the observation."""
 
     #: The most that a full throttle can take off; the maximum draw is a safe choice. None where it is not known.
     range_watts: float | None = None

@@ -28,7 +28,7 @@ _UJ_PER_JOULE: Final = 1_000_000
 
 
 class SampleResult(StrEnum):
-    """What became of a sample."""
+    """Result of a sample."""
 
     #: The first one, or the first after a pause: there is nothing to measure from.
     FIRST = "first"

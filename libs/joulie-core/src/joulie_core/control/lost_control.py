@@ -1,4 +1,4 @@
-"""What becomes of a target that has not been refreshed for too long.
+"""Handling of a target that has not been refreshed for too long.
 
 Guarantees that only subsystems which the target caps are touched, and that an unknown floor is not guessed: the
 last cap stays. Restoring is the default, since nothing could lift the cap later.

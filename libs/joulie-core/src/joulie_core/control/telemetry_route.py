@@ -1,4 +1,4 @@
-"""Which sources and controls serve a node.
+"""Sources and controls that serve a node.
 
 Guarantees the documented precedence, for each subsystem: a profile without a stanza for the GPUs leaves their
 routing to the next one. Profiles that the agent wrote itself to give its report a home only mirror a decision made
@@ -48,7 +48,7 @@ class RoutingProfile:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What serves a node; endpoints still carry `{node}`."""
+    """Sources and controls that serve a node; endpoints still carry `{node}`."""
 
     cpu_source: TelemetrySource
     gpu_source: TelemetrySource

@@ -1,4 +1,4 @@
-"""Which frequency policies a throttle percentage slows down, and to what.
+"""Frequency policies that a throttle percentage slows down, and their frequencies.
 
 Guarantees, for any set of policies: the choice depends on nothing but the set and the percentage; more percent throttle
 the same policies and others (never different ones); policies are throttled in their throttle order; those of one order
@@ -21,7 +21,7 @@ from joulie_core.rounding import round_half_away
 
 
 class ThrottleOrder(StrEnum):
-    """Which CPUs a throttle takes first: all of one order before any of the next one, in the order of members here."""
+    """Order of CPUs under a throttle: all of one order before any of the next one, in the order of members here."""
 
     ECO = "eco"
     STANDARD = "standard"

@@ -1,1 +1,1 @@
-"""What a node is made of: the inventory of models, the view of one node, and its compute density."""
+"""Hardware of a node: the inventory of models, the view of one node, and its compute density."""

@@ -31,7 +31,7 @@ from joulie_core.labels import (
 
 
 class GpuUnit(StrEnum):
-    """What one unit of a resource is."""
+    """Part of a GPU that one unit of a resource is."""
 
     DEVICE = "device"
     PARTITION = "partition"

@@ -102,7 +102,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Generation:
-    """What recognises a CPU that is not listed."""
+    """Generation of CPUs, by which models that are not listed are recognised."""
 
     vendor: str
     brand: str

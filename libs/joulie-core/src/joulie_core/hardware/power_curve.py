@@ -1,4 +1,4 @@
-"""How much power a device draws under load, and how much work it does under a power cap.
+"""Power of a device under load, and the work that it does under a power cap.
 
 Load curves are shapes relative to the device's maximum, so one curve serves every model of a generation. The constants
 and their sources are in the inventory. Guarantees monotone functions; does not model transients or temperature.

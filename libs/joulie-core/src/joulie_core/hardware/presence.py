@@ -1,4 +1,4 @@
-"""How many GPUs a node has, from two sources that may disagree or not know.
+"""Number of GPUs of a node, from two sources that may disagree or not know.
 
 Guarantees three answers: a count, "none" (0) where a source that can see all GPUs found none, and None where it is
 unknown. What the machine reports counts first, `present: false` before a count beside it, and labels and resources fill

@@ -81,7 +81,7 @@ class AdjustedClasses(Model):
 
 
 class AdjustmentSpec(CheckedModel):
-    """Which containers are changed, and how. A container that several Adjustments concern is not changed."""
+    """Containers to change, and their changes. A container that several Adjustments concern is not changed."""
 
     invariants = (
         Invariant(
@@ -118,7 +118,7 @@ def _scope_names(scope: object, node: str) -> bool:
 
 
 class AdjustmentNodeStatus(Model):
-    """What is wrong on one node."""
+    """Errors on one node."""
 
     generation: Count
     """`metadata.generation` that the errors refer to."""
@@ -131,7 +131,7 @@ class AdjustmentNodeStatus(Model):
 
 
 class AdjustmentStatus(Model):
-    """What is wrong, by node."""
+    """Errors, by node."""
 
     nodes: Annotated[dict[str, AdjustmentNodeStatus], Field(max_length=5000, default_factory=dict)]
     """By the name of the node; a node without an entry reports no error."""

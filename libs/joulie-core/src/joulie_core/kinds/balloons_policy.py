@@ -32,7 +32,7 @@ _Expressions = Annotated[tuple[ExpressionSpec, ...], Field(max_length=64)]
 
 
 class LoadLevel(StrEnum):
-    """What a load strains."""
+    """Part of the CPU that a load strains."""
 
     CORE = "core"
     L2CACHE = "l2cache"
@@ -52,7 +52,7 @@ class IdleSharing(StrEnum):
 
 
 class ComponentCreation(StrEnum):
-    """Which components a new composite balloon gets."""
+    """Components that a new composite balloon gets."""
 
     DEFAULT = ""
     ALL = "all"
@@ -85,7 +85,7 @@ class PreserveSpec(Model):
 
 
 class InterruptMode(StrEnum):
-    """What balloons want of interrupts that their type does not claim."""
+    """Role of balloons for interrupts that their type does not claim."""
 
     NONE = ""
     SINK = "sink"

@@ -88,7 +88,7 @@ class Invariant:
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """What a whole string has to match, with a message that people understand, in place of the keyword `pattern`.
+    """Expression for a whole string, with a message that people understand, in place of the keyword `pattern`.
 
     The API server answers a broken `pattern` with the regular expression. The expression has no quotation marks, and is
     understood by RE2 and by Python alike.
@@ -165,7 +165,7 @@ class CustomResource(Model):
 
 
 class Profile(StrEnum):
-    """What the policy plans for a node."""
+    """Profile that the policy plans for a node."""
 
     PERFORMANCE = "performance"
     ECO = "eco"

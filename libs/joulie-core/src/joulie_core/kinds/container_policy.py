@@ -1,4 +1,4 @@
-"""What the kinds of container policies share: BalloonsPolicy, TopologyAwarePolicy and TemplatePolicy.
+"""Common parts of the kinds of container policies: BalloonsPolicy, TopologyAwarePolicy and TemplatePolicy.
 
 Their fields are those of the kinds of the same name in the group config.nri, so that their manifests can be used here.
 Fields marked `NO_EFFECT` are accepted for that reason only.
@@ -226,14 +226,14 @@ class PlacementPolicySpec(ContainerPolicySpec):
 
 
 class PolicyOutcome(StrEnum):
-    """Whether a node uses a configuration."""
+    """Success or failure of a node in using a configuration."""
 
     SUCCESS = "Success"
     FAILURE = "Failure"
 
 
 class PolicyNodeStatus(Model):
-    """What became of the configuration on one node."""
+    """Outcome of the configuration on one node."""
 
     status: PolicyOutcome
     generation: Count
@@ -251,7 +251,7 @@ class PolicyNodeStatus(Model):
 
 
 class ContainerPolicyStatus(Model):
-    """What became of the configuration, by node."""
+    """Outcome of the configuration, by node."""
 
     nodes: Annotated[dict[str, PolicyNodeStatus], Field(max_length=5000, default_factory=dict)]
     """By the name of the node; only nodes that the object applies to."""

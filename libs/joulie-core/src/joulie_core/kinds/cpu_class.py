@@ -71,7 +71,7 @@ IdleStates = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=32)],
 
 
 class CpuClassControlsSpec(Model):
-    """What is set on the CPUs of a class; an absent field leaves what the host has."""
+    """Settings for the CPUs of a class; an absent field leaves what the host has."""
 
     min_freq: Frequency = None
     """Lower limit of the frequency: a number of kHz, a text such as `2.4GHz`, or `min`, `base` or `turbo`."""

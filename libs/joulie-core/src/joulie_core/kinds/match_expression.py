@@ -20,7 +20,7 @@ _GLOB: Final = re.compile(r"(?:\\[^/]|\[\^?[^]\\/^][^]\\/]*\]|[^[\\])*")
 
 
 class MatchOperator(StrEnum):
-    """How the value of a key is compared; a key that does not exist has no value."""
+    """Comparison of the value of a key; a key that does not exist has no value."""
 
     #: It is the given value.
     EQUALS = "Equals"

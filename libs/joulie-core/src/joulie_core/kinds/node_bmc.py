@@ -62,7 +62,7 @@ class BmcProtocol(StrEnum):
 
 
 class PowerOff(StrEnum):
-    """Whether the node may be powered off."""
+    """Permission to power off the node."""
 
     ALLOWED = "Allowed"
     NEVER = "Never"
@@ -107,7 +107,7 @@ class PowerLimitUnit(StrEnum):
 
 
 class LimitException(StrEnum):
-    """What the BMC does when the power limit cannot be held."""
+    """Action of the BMC when the power limit cannot be held."""
 
     NO_ACTION = "NoAction"
     LOG_EVENT_ONLY = "LogEventOnly"
@@ -132,7 +132,7 @@ class BmcCap(Model):
 
 
 class NodeBMCSpec(CheckedModel):
-    """How the BMC is reached, and what it shall do."""
+    """Access to the BMC, and what it shall do."""
 
     invariants = (
         Invariant(
@@ -193,7 +193,7 @@ def has_way_off(spec: NodeBMCSpec, reset_types: Collection[str]) -> bool:
 
 
 class BmcCapability(Model):
-    """What the BMC can do, as it was discovered."""
+    """Capabilities of the BMC, as they were discovered."""
 
     readable: bool
     """Whether it has a power reading."""
@@ -216,7 +216,7 @@ class BmcCapability(Model):
 
 
 class CapOwner(StrEnum):
-    """Who set the power limit that was read: the out-of-band service, or another program or user."""
+    """Owner of the power limit that was read: the out-of-band service, or another program or user."""
 
     JOULIE = "Joulie"
     EXTERNAL = "External"

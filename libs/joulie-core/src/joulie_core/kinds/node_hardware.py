@@ -42,7 +42,7 @@ Warnings = Annotated[tuple[Text, ...], Field(max_length=_MOST_WARNINGS), BeforeV
 
 
 class Exactness(StrEnum):
-    """How the inventory knows the model: by its own entry, a close relative, or a generic entry."""
+    """Match of the model in the inventory: its own entry, a close relative, or a generic entry."""
 
     EXACT = "exact"
     PROXY = "proxy"
@@ -50,7 +50,7 @@ class Exactness(StrEnum):
 
 
 class Quality(StrEnum):
-    """How reliable the discovered facts are."""
+    """Reliability of the discovered facts."""
 
     EXACT = "exact"
     HEURISTIC = "heuristic"
@@ -217,7 +217,7 @@ class InventoryMatch(Model):
 
 
 class Capabilities(Model):
-    """Which controls and readings work on this node."""
+    """Controls and readings that work on this node."""
 
     cpu_control: bool = False
     """Whether CPU power or frequency can be controlled."""

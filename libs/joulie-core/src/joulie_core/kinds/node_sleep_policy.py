@@ -43,7 +43,7 @@ TimeZone = Annotated[str, Field(max_length=64, json_schema_extra=_TIME_ZONE.sche
 
 
 class SleepMode(StrEnum):
-    """What is done: nothing but counting, a recommendation, or the real thing."""
+    """Mode of the policy: nothing but counting, a recommendation, or the real thing."""
 
     OBSERVE = "Observe"
     RECOMMEND = "Recommend"
@@ -112,7 +112,7 @@ class AwakeWindowSpec(CheckedModel):
 
 
 class NodeSleepPolicySpec(Model):
-    """Which nodes, how many of them, when, and how fast."""
+    """Rules for sleep: which nodes, how many of them, when, and how fast."""
 
     node_selector: Annotated[dict[str, LabelValue], Field(min_length=1, max_length=32)]
     """Labels of the nodes, all of which have to match; only managed nodes are selected. A node that several policies
@@ -204,7 +204,7 @@ class RackBootsStatus(Model):
 
 
 class SleepRecommendation(Model):
-    """What the policy would do in `Act`, as if the wake paths of all nodes were proved."""
+    """Recommendation: what the policy would do in `Act`, as if the wake paths of all nodes were proved."""
 
     asleep: Count
     """Nodes that would be asleep."""
@@ -215,7 +215,7 @@ class SleepRecommendation(Model):
 
 
 class NodeSleepPolicyStatus(Model):
-    """What the policy's nodes do."""
+    """State of the policy's nodes."""
 
     observed_generation: Count | None = None
     """`metadata.generation` that the status refers to."""

@@ -29,7 +29,7 @@ class MeasurementSource(StrEnum):
 
 
 class MeasurementQuality(StrEnum):
-    """Whether the power was measured or modelled."""
+    """Origin of the power: measured or modelled."""
 
     MEASURED = "measured"
     MODELLED = "modelled"

@@ -16,7 +16,7 @@ MOST_PLACES: Final = 32
 
 
 class TargetScope(StrEnum):
-    """Whether the profile applies to one node or to all nodes that match a selector."""
+    """Scope of the profile: one node, or all nodes that match a selector."""
 
     NODE = "node"
     CLUSTER = "cluster"
@@ -55,7 +55,7 @@ class GpuControlMode(StrEnum):
 
 
 class Held(StrEnum):
-    """Whether a cap or throttle of Joulie's is in force."""
+    """State of a cap or throttle of Joulie's: in force or not."""
 
     NO = "none"
     #: A request got no answer, or was about to be made when the agent ended.

@@ -24,7 +24,7 @@ _DIGITS: Final = 9
 
 
 class FamilyShare(StrEnum):
-    """Why a node got its profile."""
+    """Reason for a node's profile."""
 
     WITHIN = "within the share of its hardware family"
     BEYOND = "beyond the share of its hardware family"

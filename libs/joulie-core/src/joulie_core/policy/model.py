@@ -1,4 +1,4 @@
-"""What a policy is given and what it answers.
+"""Input and result of a policy.
 
 A policy decides how many of the eligible nodes supply performance and which; it knows nothing of transitions, caps or
 Kubernetes. It promises to be deterministic, independent of the order of the candidates, and to assign every candidate

@@ -22,7 +22,7 @@ ROTATION: Final = 2
 
 
 class Turn(StrEnum):
-    """Why a node got its profile."""
+    """Reason for a node's profile."""
 
     ITS = "its turn in the rotation"
     NOT_ITS = "not its turn in the rotation"

@@ -1,4 +1,4 @@
-"""Which nodes supply performance, once a policy has decided how many.
+"""Selects the nodes that supply performance, once a policy has decided how many.
 
 The order is total: density descending, then name. Each hardware family keeps its densest node in performance as long as
 the count has room for one of each; a smaller count is filled by density alone. Source:
@@ -14,7 +14,7 @@ from joulie_core.policy.model import Candidate, Plan
 
 
 class Choice(StrEnum):
-    """Why a node got its profile."""
+    """Reason for a node's profile."""
 
     FAMILY_FLOOR = "densest node of its hardware family"
     DENSITY = "among the densest nodes"

@@ -20,7 +20,7 @@ THROTTLED_FREQUENCY: Final = 0.5
 
 
 class WorkKind(StrEnum):
-    """What a unit of work waits for."""
+    """Kind of work, by what it waits for."""
 
     COMPUTE = "compute"
     MEMORY = "memory"

@@ -32,7 +32,7 @@ _LEAST_PACKAGES_SHARE: Final = 0.2
 
 
 class ServerBasis(StrEnum):
-    """What the power of a server was computed from."""
+    """Basis that the power of a server was computed from."""
 
     MEASURED = "measured"
     SHAPE = "shape"

@@ -1,1 +1,1 @@
-"""How many watts a pod will add to a node before it runs there. Source: docs/decisions/0002-extender.md."""
+"""Watts that a pod will add to a node, estimated before it runs there. Source: docs/decisions/0002-extender.md."""

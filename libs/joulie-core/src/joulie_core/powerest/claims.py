@@ -1,4 +1,4 @@
-"""How many GPUs a pod's claims are: dynamic resource allocation (DRA), where pods do not name extended resources.
+"""Number of GPUs in a pod's claims: dynamic resource allocation (DRA), where pods do not name extended resources.
 
 A claim requests devices of device classes. Returns the most GPUs that a claim may be: of alternatives the largest, and
 an unlisted class counts as a whole GPU for each device, as does a claim that cannot be found; both are returned to the

@@ -1,4 +1,4 @@
-"""How much of a GPU a pod's extended resources are, and in how many units a node offers its GPUs.
+"""Share of a GPU that a pod's extended resources are, and number of units in which a node offers its GPUs.
 
 A pod's request is read without a node, since one demand is scored against every node. So a resource counts as the most
 of a GPU that it may be: a partition by the compute slices in its name, a share of a GPU as all of it, and a resource

@@ -1,4 +1,4 @@
-"""What a pod demands of a node, by Kubernetes' own rule.
+"""Resources that a pod demands of a node, by Kubernetes' own rule.
 
 Guarantees the effective request that kube-scheduler itself reserves: per resource the sum over containers and sidecars,
 or the largest moment of the start-up phase if that is more, plus the pod's overhead. A container's limit stands in for

@@ -1,4 +1,4 @@
-"""Whether a pod may run on a node: the hard rules of the scheduler extender.
+"""Filter of the nodes that a pod may run on: the hard rules of the scheduler extender.
 
 No pod goes to a node that is asleep or about to be, whatever it tolerates. Performance pods stay off eco and draining
 nodes; everything else is allowed, with a reason either way. Messages never name the node: kube-scheduler counts equal
@@ -23,7 +23,7 @@ from joulie_core.sleep_state import CLOSED_TO_PODS, labels_of
 
 
 class FilterReason(StrEnum):
-    """Why a node is allowed or refused."""
+    """Reason for allowing or refusing a node."""
 
     STANDARD_POD = "StandardPod"
     PERFORMANCE_NODE = "PerformanceNode"
@@ -36,7 +36,7 @@ class FilterReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """Whether the node may be used, why, and a sentence for people."""
+    """Result of the filter: whether the node may be used, why, and a sentence for people."""
 
     ok: bool
     reason: FilterReason

@@ -25,7 +25,7 @@ PRESSURE_WEIGHT: Final = 0.3
 
 
 class NeutralReason(StrEnum):
-    """Why a node gets the neutral score."""
+    """Reason for a node's neutral score."""
 
     NO_TWIN = "NoTwin"
     STALE_TWIN = "StaleTwin"

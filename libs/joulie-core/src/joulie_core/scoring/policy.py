@@ -1,4 +1,4 @@
-"""What a score policy is: it judges how well a node suits a pod, in points from 0 to 100.
+"""Score policies: each judges how well a node suits a pod, in points from 0 to 100.
 
 A policy has a plain form, for people and as the reference, and a fast form: one affine row per node. It promises that
 both give the same number, and that the number depends on its arguments only, not on other candidates.

@@ -1,4 +1,4 @@
-"""What the scheduler's decisions read of a node's twin.
+"""The parts of a node's twin that the scheduler's decisions read.
 
 Guarantees plausible numbers: a figure that is not finite, or beyond what any machine draws, counts as absent. Whatever
 is missing stays missing (None) and is decided by who uses it; nothing becomes zero here. A measured power that is too
@@ -98,7 +98,7 @@ def _pue(estimated: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTerms:
-    """What the whole cluster contributes to every score."""
+    """Contribution of the whole cluster to every score."""
 
     trend_w_per_min: float = 0.0
     #: Congestion of the performance nodes, 0..100, see `pressure`.

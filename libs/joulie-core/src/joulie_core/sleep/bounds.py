@@ -61,7 +61,7 @@ class _Boots:
 
 @dataclass(slots=True)
 class BootRoom:
-    """How many more nodes may be switched on now, in all and in each rack."""
+    """Number of nodes that may still be switched on now, in all and in each rack."""
 
     now_s: float
     settings: SleepSettings

@@ -23,7 +23,7 @@ from joulie_core.sleep_state import GOING_TO_SLEEP, OUT_OF_SUPPLY, SleepState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SleepCluster:
-    """What is seen at one moment."""
+    """State of the cluster as it is seen at one moment."""
 
     nodes: Sequence[SleepNode]
     #: Pods that have no node, in the order in which they wait; None: unknown.

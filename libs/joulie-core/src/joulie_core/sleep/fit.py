@@ -73,7 +73,7 @@ def _likeness(pod: SleepPod) -> object:
 
 
 class NodeRoom:
-    """What is left of a node while pods are placed on it."""
+    """Room left on a node while pods are placed on it."""
 
     __slots__ = ("free", "node", "used")
 

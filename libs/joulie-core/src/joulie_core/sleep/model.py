@@ -1,4 +1,4 @@
-"""What decisions about sleeping nodes read and return.
+"""Inputs and results of decisions about sleeping nodes.
 
 Times are seconds since the epoch (in a simulation, since its start). Amounts of resources are in any unit that pods and
 nodes share. None is unknown.
@@ -17,7 +17,7 @@ from joulie_core.sleep_state import SleepState
 
 
 class SleepReason(StrEnum):
-    """Why a node is in its state."""
+    """Reason for a node's state."""
 
     INITIAL = "initial"
     IDLE = "idle"
@@ -45,7 +45,7 @@ class SleepReason(StrEnum):
 
 
 class SleepRefusal(StrEnum):
-    """Why a node may not be put to sleep."""
+    """Reason why a node may not be put to sleep."""
 
     CONTROL_PLANE = "control_plane"
     NO_BMC = "no_bmc"
@@ -89,7 +89,7 @@ class PodToleration:
 
 @dataclass(frozen=True, slots=True)
 class SleepPod:
-    """What decides on which nodes a pod has room."""
+    """Properties of a pod that decide on which nodes it has room."""
 
     requests: Mapping[str, float]
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePowerFacts:
-    """What the NodeBMC of a node says."""
+    """Power of a node and state of its BMC, as its NodeBMC says."""
 
     state: PowerState
     #: Of the newest answer of the BMC.
@@ -214,7 +214,7 @@ class SleepNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SleepRecord:
-    """What is remembered of a node: everything that a restarted controller needs."""
+    """Record of a node: everything that a restarted controller needs."""
 
     state: SleepState = SleepState.AWAKE
     since_s: float
@@ -241,7 +241,7 @@ class SleepRecord:
 
 @dataclass(frozen=True, slots=True)
 class SleepIntent:
-    """What is to be done about a node."""
+    """Actions to be taken on a node."""
 
     cordon: bool
     evict: bool

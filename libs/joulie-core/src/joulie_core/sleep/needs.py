@@ -1,4 +1,4 @@
-"""Which nodes are needed: for pods without room, spare nodes, the minimum that is awake, and roll-outs of DaemonSets.
+"""Nodes that are needed: for pods without room, spare nodes, the minimum that is awake, and roll-outs of DaemonSets.
 
 Guarantees that a node is woken for a pod only if no node that is awake or about to be has room for it, and that a node
 which is needed and still cordoned or draining is taken before one that has to boot, and one whose BMC answers before

@@ -180,7 +180,7 @@ class Rules:
 
 
 class _Domains:
-    """How many pods count, by the value of a label of their nodes."""
+    """Counts of pods, by the value of a label of their nodes."""
 
     def __init__(self, key: str) -> None:
         self.key = key

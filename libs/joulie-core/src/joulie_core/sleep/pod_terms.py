@@ -1,4 +1,4 @@
-"""What a pod asks of the pods beside it: required affinity and anti-affinity between pods, and spreading.
+"""Requirements of a pod on the pods beside it: required affinity and anti-affinity between pods, and spreading.
 
 Source: Kubernetes, "Assigning Pods to Nodes" and "Pod Topology Spread Constraints". What is only preferred keeps no pod
 away and is left out.
@@ -49,7 +49,7 @@ class PodTerm:
 
 @dataclass(frozen=True, slots=True)
 class PodSpread:
-    """How evenly pods have to be spread over domains (`whenUnsatisfiable: DoNotSchedule`)."""
+    """Rule for spreading pods evenly over domains (`whenUnsatisfiable: DoNotSchedule`)."""
 
     selector: PodSelector
     topology_key: str

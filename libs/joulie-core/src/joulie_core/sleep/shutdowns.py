@@ -1,4 +1,4 @@
-"""Whether a power-off that was requested may still cut a server that is on.
+"""Power-offs that were requested and may still cut a server that is on.
 
 A server that shuts down looks awake: its BMC reads On, and its kubelet stays ready for a while. Guarantees that such a
 server counts as one that may go off until its BMC has read Off, it has booted since, or no shutdown takes that long.

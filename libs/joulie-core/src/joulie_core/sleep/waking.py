@@ -1,4 +1,4 @@
-"""Which sleeping nodes to wake for pods that have no room.
+"""Chooses sleeping nodes to wake for pods that have no room.
 
 Nodes that are alike are compared once. Guarantees that no more nodes boot than are permitted, in all and in a rack, and
 that a node is chosen only if it takes a pod; it does not guarantee the fewest nodes: each choice is the node that takes

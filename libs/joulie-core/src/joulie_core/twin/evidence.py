@@ -1,4 +1,4 @@
-"""What a node counts with while nothing plausible measures it.
+"""Watts that a node counts with while nothing plausible measures it.
 
 Guarantees that for the same pods only a plausible reading lowers the watts of a node: a reading that stops, that
 measures nothing or that is too high to be true leaves the node no freer than it was. The model from pod requests cannot

@@ -15,7 +15,7 @@ HIGHEST_PLAUSIBLE: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class FacilityConditions:
-    """What a PUE may depend on; None where it is unknown."""
+    """Conditions that a PUE may depend on; None where one is unknown."""
 
     #: Of the node, 0 to 100: see `joulie_core.twin.stress`.
     cooling_stress: float | None = None

@@ -1,4 +1,4 @@
-"""How close a node is to its limits: power headroom, cooling stress, PSU stress.
+"""Closeness of a node to its limits: power headroom, cooling stress, PSU stress.
 
 Every figure is a percentage; an input that is not known makes the figure unknown (None), never zero.
 Source: docs/decisions/0013-conventions.md.

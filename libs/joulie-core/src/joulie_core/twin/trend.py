@@ -1,4 +1,4 @@
-"""How fast a node's power changes: least-squares slope over the good samples of the last five minutes.
+"""Rate of change of a node's power: least-squares slope over the good samples of the last five minutes.
 
 A sample that cannot be true is left out, never taken as zero; a change of the source starts anew, because two sources
 disagree by more than a node changes in minutes. Until the samples span half a minute there is no trend. Source:

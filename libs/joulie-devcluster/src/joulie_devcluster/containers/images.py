@@ -26,9 +26,9 @@ from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.host.progress import Reporter, SilentReporter, terminal_reporter
 
-SERVICES: Final = ("operator", "agent", "extender", "outofband")
+SERVICES: Final = ("operator", "agent", "containers", "extender", "outofband")
 
-_LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api")
+_LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api", "libs/joulie-actuator")
 _NOT_COPIED: Final = frozenset({"tests", "__pycache__"})
 #: Increment the number when `_bootstrap` changes.
 _BASE: Final = "joulie-base:bookworm-2"

@@ -19,7 +19,7 @@ _WATCH: Final = "watch"
 
 @dataclass(frozen=True, slots=True, order=True)
 class RequestKind:
-    """What requests have in common that are counted together."""
+    """Kind of requests that are counted together."""
 
     #: `joulie-operator`, without the version.
     user_agent: str

@@ -15,7 +15,7 @@ from joulie_sim.bmc.refusals import RefusedError
 
 
 class Privilege(StrEnum):
-    """What an account may do."""
+    """Privilege of an account."""
 
     LOGIN = "Login"
     CONFIGURE_MANAGER = "ConfigureManager"

@@ -1,4 +1,4 @@
-"""What a PATCH of a simulated BMC's power limit requests. No I/O.
+"""Power limit that a PATCH of a simulated BMC requests. No I/O.
 
 Source: DMTF schemas Power, EnvironmentMetrics and Control.
 """

@@ -22,7 +22,7 @@ class LimitPlace(StrEnum):
 
 
 class TagRule(StrEnum):
-    """What a PATCH requires of `If-Match`."""
+    """Rule for the `If-Match` of a PATCH."""
 
     #: A wrong tag is refused; none is accepted.
     OPTIONAL = "optional"

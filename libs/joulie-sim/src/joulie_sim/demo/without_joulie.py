@@ -1,4 +1,4 @@
-"""What the demo's pods would have drawn without Joulie: the same pods in the discrete-event simulator.
+"""Power that the demo's pods would have drawn without Joulie: the same pods in the discrete-event simulator.
 
 The simulator gets the nodes of the demo, its pods with the times at which they were created, and the power model of the
 demo's simulated machines: CPU packages and GPUs. It runs them twice, with kube-scheduler alone and with the demo's

@@ -18,7 +18,7 @@ _ALL_NODES: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoulieSettings:
-    """What Joulie does in an arm."""
+    """Settings of Joulie in an arm."""
 
     policy: str
     #: Settings of the policy by field name; the others have their defaults.

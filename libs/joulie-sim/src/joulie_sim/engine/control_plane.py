@@ -33,7 +33,7 @@ RECONCILE_INTERVAL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class PublishedNode:
-    """What is in force on a node in one state."""
+    """Class, controls and budget in force on a node in one state."""
 
     schedulable_class: SchedulableClass
     controls: Controls

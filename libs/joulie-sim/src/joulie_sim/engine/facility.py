@@ -1,4 +1,4 @@
-"""What a facility draws for the watts of its nodes."""
+"""Power of a facility for the watts of its nodes."""
 
 import csv
 import math

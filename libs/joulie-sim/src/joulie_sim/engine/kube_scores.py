@@ -32,7 +32,7 @@ class FitStrategy(StrEnum):
 
 
 class Balance(StrEnum):
-    """What the plugin NodeResourcesBalancedAllocation scores."""
+    """Measure that the plugin NodeResourcesBalancedAllocation scores."""
 
     #: Up to Kubernetes 1.35: how even the shares are with the pod in place.
     RESULT = "result"

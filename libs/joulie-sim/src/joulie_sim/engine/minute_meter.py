@@ -41,6 +41,7 @@ class MinuteMeter:
         self._control = control
         self._sleep = sleep
         self._joules: Floats = np.zeros(count)
+        self._power_cycles = 0
 
     def end(self, now_s: float, length_s: float, *, running: int, waiting: int) -> None:
         """End a minute, of which the last one may be shorter."""
@@ -59,4 +60,7 @@ class MinuteMeter:
         records.performance_nodes.append(performance)
         records.asleep_nodes.append(self._sleep.count(SleepState.ASLEEP) if self._sleep is not None else 0)
         records.waking_nodes.append(self._sleep.count(SleepState.WAKING) if self._sleep is not None else 0)
+        power_cycles = self._sleep.power_cycles if self._sleep is not None else 0
+        records.power_cycles.append(power_cycles - self._power_cycles)
+        self._power_cycles = power_cycles
         records.draining_nodes.append(control.count(NodeState.DRAINING_PERFORMANCE) if control is not None else 0)

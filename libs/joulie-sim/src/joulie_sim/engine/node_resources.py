@@ -1,4 +1,4 @@
-"""What is free and used on every node, and what kube-scheduler's resource plugins make of it.
+"""Free and used resources of every node, and what kube-scheduler's resource plugins make of them.
 
 Nodes on which the same is free and used are in the same state, and states recur: each is numbered when first seen,
 and fits and scores of a request are computed once for each state, and looked up for each node.
@@ -34,7 +34,7 @@ _POD: Final = _FREE + 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementRequest:
-    """What one job requests; compared by identity, since one object serves all jobs that request the same."""
+    """Request of one job; compared by identity, since one object serves all jobs that request the same."""
 
     cpu_milli: float
     memory_bytes: float

@@ -43,7 +43,7 @@ class WorkClock:
 
 
 class RunningJob(NamedTuple):
-    """What a job does to its node while it runs."""
+    """Load of a node by a job while it runs."""
 
     busy_cores: float
     gpus: int

@@ -1,4 +1,4 @@
-"""Which nodes kube-scheduler scores for a pod: a sample of those that pass the filters.
+"""Nodes that kube-scheduler scores for a pod: a sample of those that pass the filters.
 
 kube-scheduler stops filtering once it has found enough nodes, and starts the next pod's search where it stopped. It
 takes the nodes zone by zone in turn, so that a sample has nodes of all zones. Source: `percentageOfNodesToScore` in

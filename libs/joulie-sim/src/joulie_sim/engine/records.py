@@ -1,4 +1,4 @@
-"""What a simulation records: the course of every job, and the state of the cluster every minute."""
+"""Records of a simulation: the course of every job, and the state of the cluster every minute."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,6 +8,14 @@ import numpy as np
 from joulie_sim.engine.arrays import Floats, Ints
 
 MINUTE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWindow:
+    """The part of a simulation that is measured: whole minutes since its start."""
+
+    begin_s: float
+    end_s: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +50,8 @@ class MinuteRecords:
     #: Off, and on the way up.
     asleep_nodes: list[int] = field(default_factory=list)
     waking_nodes: list[int] = field(default_factory=list)
+    #: Times that a node was powered off within the minute.
+    power_cycles: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,7 +38,7 @@ class SimulationCost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was simulated, by what, and the figures."""
+    """Manifest of a simulation: what was simulated, by what, and the figures."""
 
     arm: str
     seed: int

@@ -18,6 +18,7 @@ from joulie_sim.engine.energy_scores import EnergyScores
 from joulie_sim.engine.facility import FacilityModel, LinearFacility
 from joulie_sim.engine.job_flow import JobFlow
 from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.kube_scores import Balance
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.node_scores import NodeScores
@@ -35,7 +36,7 @@ _SCORES: Final = {headroom_v1.NAME: NodeScores, energy_v1.NAME: EnergyScores}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """What all arms of a comparison have in common, beside nodes and jobs."""
+    """Settings that all arms of a comparison have in common, beside nodes and jobs."""
 
     seed: int = 0
     report_interval_s: float = 20.0
@@ -44,6 +45,8 @@ class SimulationSettings:
     #: The simulation ends at this time whatever still runs; None: when all work is done.
     horizon_s: float | None = None
     facility: FacilityModel = field(default_factory=LinearFacility)
+    #: Of kube-scheduler, by its release.
+    balance: Balance = Balance.IMPROVEMENT
 
 
 class Simulation:
@@ -89,6 +92,7 @@ class Simulation:
             seed=settings.seed,
             extender=self._scores,
             extender_weight=joulie.extender_weight if joulie is not None else 1,
+            balance=settings.balance,
         )
         self._flow = JobFlow(
             jobs,

@@ -2,10 +2,11 @@
 
 Stretch and slowdown (`joulie_sim.pod_figures`) are stated for each class of pods and each pool, as GPU jobs are few and
 a common percentile hides them; and for each class and hardware family of the nodes on which the jobs ran. Work counts
-as far as it was received, also of jobs that still run at the end.
+as far as it was received, also of jobs that still run at the end. All of a simulation is measured, or a window of it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.records import SimulationResult
+from joulie_sim.engine.records import MINUTE_S, MeasuredWindow, SimulationResult
 from joulie_sim.pod_figures import slowdown, stretch
 
 _MILLI: Final = 1000.0
@@ -37,6 +38,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     stretch_p50: float
     stretch_p95: float
     stretch_p99: float
+    #: Seconds from arrival to start.
+    wait_p99_s: float
     slowdown_mean: float
 
 
@@ -58,14 +61,14 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     #: Work received, times the cores of the jobs, and times their GPUs.
     work_core_hours: float
     work_gpu_hours: float
-    #: Mean shares of all cores and of all GPUs that jobs held from the start to the end of the simulation.
+    #: Mean shares of all cores and of all GPUs that jobs held over the measured time.
     cores_held: float
     gpus_held: float
     #: IT and facility energy per second of work of one hardware thread.
     joules_per_core_second: float
     facility_joules_per_core_second: float
     transitions: int
-    #: Times that a node was powered off.
+    #: Times that a node was powered off within the measured time.
     power_cycles: int = 0
     #: By class and pool.
     groups: tuple[GroupSummary, ...]
@@ -99,35 +102,104 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         return sum(figure(group) * group.done for group in groups) / done if done else None
 
 
-def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> SimulationSummary:
-    """Return the figures of a simulation of these jobs on these nodes."""
-    work_s = jobs.work_s - result.jobs.left_s
-    core_s, gpu_s = (float((devices * work_s).sum()) for devices in (jobs.cpu_milli / _MILLI, jobs.gpus))
-    ended_s = np.where(np.isnan(result.jobs.ended_s), result.end_s, result.jobs.ended_s)
-    held_s = np.nan_to_num(ended_s - result.jobs.started_s)
-    watts = np.array(result.minutes.it_watts)
-    ramps = np.abs(np.diff(watts))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """Figures of a simulation within its window; arrays over jobs."""
+
+    length_s: float
+    it_joules: float
+    facility_joules: float
+    watts: Floats
+    power_cycles: int
+    #: Jobs that arrived within it, and when they started and were done; NaN where they were not.
+    arrived: Bools
+    started_s: Floats
+    ended_s: Floats
+    #: Seconds for which a job held its node, and seconds of work that it received.
+    held_s: Floats
+    received_s: Floats
+
+
+def _measured(result: SimulationResult, jobs: Jobs, window: MeasuredWindow | None) -> _Measured:
+    records, minutes = result.jobs, result.minutes
+    bounds = MeasuredWindow(0.0, result.end_s) if window is None else window
+    ended_s = np.where(np.isnan(records.ended_s), result.end_s, records.ended_s)
+    overlap_s = np.minimum(ended_s, bounds.end_s) - np.maximum(records.started_s, bounds.begin_s)
+    held_s = np.maximum(np.nan_to_num(overlap_s), 0.0)
+    received_s = jobs.work_s - records.left_s
+    watts = np.array(minutes.it_watts)
+    if window is None:
+        return _Measured(
+            length_s=result.end_s,
+            it_joules=result.it_joules,
+            facility_joules=result.facility_joules,
+            watts=watts,
+            power_cycles=result.power_cycles,
+            arrived=np.ones(len(jobs), dtype=np.bool_),
+            started_s=records.started_s,
+            ended_s=records.ended_s,
+            held_s=held_s,
+            received_s=received_s,
+        )
+    if result.end_s < window.end_s:
+        raise ValueError(f"the simulation ends at {result.end_s:g} s, before the window that is measured")
+    ends_s, ran_s = np.array(minutes.ends_s), ended_s - records.started_s
+    within = (ends_s > window.begin_s) & (ends_s <= window.end_s)
+    share = np.divide(held_s, ran_s, out=np.zeros(len(jobs)), where=ran_s > 0.0)
+    return _Measured(
+        length_s=window.end_s - window.begin_s,
+        it_joules=float(watts[within].sum()) * MINUTE_S,
+        facility_joules=float(np.array(minutes.facility_watts)[within].sum()) * MINUTE_S,
+        watts=watts[within],
+        power_cycles=int(np.array(minutes.power_cycles)[within].sum()),
+        arrived=(jobs.arrives_s >= window.begin_s) & (jobs.arrives_s < window.end_s),
+        started_s=records.started_s,
+        ended_s=records.ended_s,
+        held_s=held_s,
+        received_s=received_s * share,
+    )
+
+
+def summarize(
+    result: SimulationResult, jobs: Jobs, machines: Machines, window: MeasuredWindow | None = None
+) -> SimulationSummary:
+    """Return the figures of a simulation of these jobs on these nodes.
+
+    Args:
+        result: of the simulation.
+        jobs: its workload.
+        machines: its nodes.
+        window: what is measured; None for all of it. Energy, work, use and power cycles are those of the window, with
+            the work of a job spread evenly over the time in which it ran; jobs are those that arrived within it.
+
+    Raises:
+        ValueError: the simulation ends before the window does.
+    """
+    measured = _measured(result, jobs, window)
+    core_s, gpu_s = (float((devices * measured.received_s).sum()) for devices in (jobs.cpu_milli / _MILLI, jobs.gpus))
+    ramps = np.abs(np.diff(measured.watts))
+    done = ~np.isnan(measured.ended_s)
     return SimulationSummary(
         end_s=result.end_s,
-        it_kwh=result.it_joules / JOULES_PER_KWH,
-        facility_kwh=result.facility_joules / JOULES_PER_KWH,
-        peak_kw=float(watts.max(initial=0.0)) / 1000.0,
+        it_kwh=measured.it_joules / JOULES_PER_KWH,
+        facility_kwh=measured.facility_joules / JOULES_PER_KWH,
+        peak_kw=float(measured.watts.max(initial=0.0)) / 1000.0,
         ramp_p99_kw=_percentile(ramps, 99) / 1000.0,
         idle_kw=result.idle_watts / 1000.0,
         idle_facility_kw=result.idle_facility_watts / 1000.0,
-        jobs=len(jobs),
-        done=int((~np.isnan(result.jobs.ended_s)).sum()),
+        jobs=int(measured.arrived.sum()),
+        done=int((done & measured.arrived).sum()),
         dropped=result.dropped,
         work_core_hours=core_s / SECONDS_PER_HOUR,
         work_gpu_hours=gpu_s / SECONDS_PER_HOUR,
-        cores_held=_share((jobs.cpu_milli * held_s).sum(), machines.allocatable[0].sum() * result.end_s),
-        gpus_held=_share((jobs.gpus * held_s).sum(), machines.gpus.sum() * result.end_s),
-        joules_per_core_second=result.it_joules / core_s if core_s else 0.0,
-        facility_joules_per_core_second=result.facility_joules / core_s if core_s else 0.0,
+        cores_held=_share((jobs.cpu_milli * measured.held_s).sum(), machines.allocatable[0].sum() * measured.length_s),
+        gpus_held=_share((jobs.gpus * measured.held_s).sum(), machines.gpus.sum() * measured.length_s),
+        joules_per_core_second=measured.it_joules / core_s if core_s else 0.0,
+        facility_joules_per_core_second=measured.facility_joules / core_s if core_s else 0.0,
         transitions=result.transitions,
-        power_cycles=result.power_cycles,
-        groups=_groups(result, jobs, _POOLS, (jobs.gpus > 0).astype(np.int64)),
-        hardware=_groups(result, jobs, *_families(result, machines)),
+        power_cycles=measured.power_cycles,
+        groups=_groups(jobs, measured, _POOLS, (jobs.gpus > 0).astype(np.int64)),
+        hardware=_groups(jobs, measured, *_families(result, machines)),
     )
 
 
@@ -140,11 +212,11 @@ def _families(result: SimulationResult, machines: Machines) -> tuple[tuple[str, 
     return families, of_node[result.jobs.node]
 
 
-def _groups(result: SimulationResult, jobs: Jobs, pools: tuple[str, ...], pool_of: Ints) -> tuple[GroupSummary, ...]:
+def _groups(jobs: Jobs, measured: _Measured, pools: tuple[str, ...], pool_of: Ints) -> tuple[GroupSummary, ...]:
     return tuple(
         _group(
-            result,
             jobs,
+            measured,
             (jobs.performance == (workload_class is WorkloadClass.PERFORMANCE)) & (pool_of == index),
             workload_class,
             pool,
@@ -154,25 +226,25 @@ def _groups(result: SimulationResult, jobs: Jobs, pools: tuple[str, ...], pool_o
     )
 
 
-def _group(
-    result: SimulationResult, jobs: Jobs, members: Bools, workload_class: WorkloadClass, pool: str
-) -> GroupSummary:
-    finished = members & ~np.isnan(result.jobs.ended_s)
-    times = (result.jobs.ended_s[finished], jobs.work_s[finished])
+def _group(jobs: Jobs, measured: _Measured, members: Bools, workload_class: WorkloadClass, pool: str) -> GroupSummary:
+    arrived = members & measured.arrived
+    finished = arrived & ~np.isnan(measured.ended_s)
+    times = (measured.ended_s[finished], jobs.work_s[finished])
     stretches = stretch(jobs.arrives_s[finished], *times)
     devices = np.where(jobs.gpus > 0, jobs.gpus, jobs.cpu_milli / _MILLI)
-    received_s = (devices * (jobs.work_s - result.jobs.left_s))[members]
+    received_s = (devices * measured.received_s)[members]
     return GroupSummary(
         workload_class=workload_class.value,
         pool=pool,
-        jobs=int(members.sum()),
+        jobs=int(arrived.sum()),
         done=int(finished.sum()),
         work_device_hours=float(received_s.sum()) / SECONDS_PER_HOUR,
         stretch_mean=_mean(stretches),
         stretch_p50=_percentile(stretches, 50),
         stretch_p95=_percentile(stretches, 95),
         stretch_p99=_percentile(stretches, 99),
-        slowdown_mean=_mean(slowdown(result.jobs.started_s[finished], *times)),
+        wait_p99_s=_percentile(measured.started_s[finished] - jobs.arrives_s[finished], 99),
+        slowdown_mean=_mean(slowdown(measured.started_s[finished], *times)),
     )
 
 

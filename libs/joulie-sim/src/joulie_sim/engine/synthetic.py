@@ -57,6 +57,8 @@ class ArrivalMix:
     window_s: float
     #: Share of the scarcer resource that the work occupies over the window.
     load: float
+    #: None: as long as the window.
+    longest_work_s: float | None = None
     performance_share: float = 0.3
     gpu_share: float = 0.25
     diurnal_swing: float = DIURNAL_SWING
@@ -73,17 +75,14 @@ def synthetic_jobs(mix: ArrivalMix, machines: Machines, seed: int) -> Jobs:
     source = np.random.Generator(np.random.PCG64(seed))
     arrives_s, template = _arrivals(mix, source)
     count = mix.jobs
-    largest = float(machines.allocatable[0].max()) / 1000.0
-    sizes = [cores for cores in _CORES if cores <= largest]
-    if not sizes:
-        raise WorkloadError("no node has a whole core")
-    weights = np.array(_CORES_WEIGHTS[: len(sizes)])
+    largest = _largest_cores(machines)
+    sizes, weights = _core_sizes(machines)
     resource = source.choice(max(1, len(machines.gpu_resources)), size=count, p=_gpu_weights(machines))
     with_gpu = source.random(count) < mix.gpu_share
     gpus = np.where(with_gpu, _gpu_counts(source, machines, resource), 0).astype(np.int64)
     with_gpu = gpus > 0
-    few_cores = source.choice(sizes, size=count, p=weights / weights.sum())
-    cores = np.where(with_gpu, np.minimum(_CORES_PER_GPU * gpus, int(largest)), few_cores).astype(np.int64)
+    few_cores = source.choice(sizes, size=count, p=weights)
+    cores = np.where(with_gpu, np.minimum(_CORES_PER_GPU * gpus, largest), few_cores).astype(np.int64)
     work = np.exp(_WORK_SIGMA * source.standard_normal(count))
     performance = source.random(count) < mix.performance_share
     cpu_use = np.where(with_gpu, _shares(source, 0.3, 0.6, count), _shares(source, 0.6, 1.0, count))
@@ -103,6 +102,45 @@ def synthetic_jobs(mix: ArrivalMix, machines: Machines, seed: int) -> Jobs:
         gpu_utilization=gpu_use[template],
         gpu_resources=machines.gpu_resources,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MeanRequest:
+    """Mean requests of jobs: those without GPUs, and those with GPUs."""
+
+    cores: float
+    gpus: float
+    gpu_job_cores: float
+
+
+def mean_request(machines: Machines) -> MeanRequest:
+    """Return what the jobs of `synthetic_jobs` request in the mean; no GPUs where no node has any.
+
+    Raises:
+        WorkloadError: no node could hold the jobs.
+    """
+    sizes, weights = _core_sizes(machines)
+    gpus = gpu_job_cores = 0.0
+    if machines.gpus.any():
+        for share, most in zip(_gpu_weights(machines), machines.gpus.max(axis=1), strict=True):
+            counts = np.minimum(_GPUS, most)
+            cores = np.minimum(_CORES_PER_GPU * counts, _largest_cores(machines))
+            gpus += float(share * (counts * _GPUS_WEIGHTS).sum())
+            gpu_job_cores += float(share * (cores * _GPUS_WEIGHTS).sum())
+    return MeanRequest(float((sizes * weights).sum()), gpus, gpu_job_cores)
+
+
+def _largest_cores(machines: Machines) -> int:
+    return int(machines.allocatable[0].max() / 1000.0)
+
+
+def _core_sizes(machines: Machines) -> tuple[Ints, Floats]:
+    """Return the cores of jobs without GPUs, and the share of the jobs that has each."""
+    sizes = np.array([cores for cores in _CORES if cores <= _largest_cores(machines)], dtype=np.int64)
+    if not len(sizes):
+        raise WorkloadError("no node has a whole core")
+    weights = np.array(_CORES_WEIGHTS[: len(sizes)])
+    return sizes, weights / weights.sum()
 
 
 def _shares(source: np.random.Generator, low: float, high: float, count: int) -> Floats:
@@ -140,11 +178,20 @@ def daily_cycle(shares: Floats, window_s: float, swing: float) -> Floats:
         window_s: length of the workload, which starts at midnight.
         swing: of the rate over the day, as `ArrivalMix.diurnal_swing`.
     """
-    times = np.arange(0.0, window_s + _STEP_S, _STEP_S)
-    rate = 1.0 + swing * np.sin(2 * np.pi * (times - _MEAN_RATE_AT_S) / _DAY_S)
+    times, rate = _daily_rate(window_s, swing)
     integral = np.concatenate(([0.0], np.cumsum((rate[1:] + rate[:-1]) / 2.0)))
     arrives_s: Floats = np.interp(shares * integral[-1], integral, times)
     return arrives_s
+
+
+def mean_rate(window_s: float, swing: float) -> float:
+    """Return the mean rate of arrivals over a workload as a share of that over whole days; arguments as above."""
+    return float(_daily_rate(window_s, swing)[1].mean())
+
+
+def _daily_rate(window_s: float, swing: float) -> tuple[Floats, Floats]:
+    times = np.arange(0.0, window_s + _STEP_S, _STEP_S)
+    return times, 1.0 + swing * np.sin(2 * np.pi * (times - _MEAN_RATE_AT_S) / _DAY_S)
 
 
 def _gpu_weights(machines: Machines) -> Floats:
@@ -165,15 +212,16 @@ def _scaled(mix: ArrivalMix, machines: Machines, cores: Floats, gpus: Floats, wo
     """Return the work in seconds that offers the load."""
     with_gpu = gpus > 0
     core_s = float(machines.allocatable[0].sum()) / 1000.0 * mix.window_s * mix.load
+    longest_s = mix.window_s if mix.longest_work_s is None else mix.longest_work_s
     work_s = work.copy()
     if with_gpu.any():
         gpu_s = float(machines.gpus.sum()) * mix.window_s * mix.load
-        work_s[with_gpu] = _fitted(work[with_gpu], gpus[with_gpu], gpu_s, mix.window_s)
+        work_s[with_gpu] = _fitted(work[with_gpu], gpus[with_gpu], gpu_s, longest_s)
     left = core_s - float((cores * work_s)[with_gpu].sum())
     if left <= 0.0:
         raise WorkloadError("the cores of jobs with GPUs exceed the load; the nodes have too few cores per GPU")
     if not with_gpu.all():
-        work_s[~with_gpu] = _fitted(work[~with_gpu], cores[~with_gpu], left, mix.window_s)
+        work_s[~with_gpu] = _fitted(work[~with_gpu], cores[~with_gpu], left, longest_s)
     return work_s
 
 

@@ -17,7 +17,7 @@ FORMAT: Final = 1
 
 
 class PodBegin(StrEnum):
-    """Whether a pod was created while it could be seen."""
+    """Creation of a pod: while it could be seen, or before."""
 
     SEEN = "seen"
     #: It was there when the recording began.
@@ -25,7 +25,7 @@ class PodBegin(StrEnum):
 
 
 class PodEnd(StrEnum):
-    """What is known of the end of a pod."""
+    """End of a pod, as far as it is known."""
 
     #: It was there when the line was written; without a later line, up to the end of the recording.
     OPEN = "open"
@@ -35,7 +35,7 @@ class PodEnd(StrEnum):
 
 
 class PodLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of one pod; a later line with the same `id` replaces it."""
+    """Line of one pod; a later line with the same `id` replaces it."""
 
     id: str
     #: Namespace and name, or a pseudonym.

@@ -1,4 +1,4 @@
-"""What a recording takes from a Pod.
+"""The parts of a Pod that a recording takes.
 
 Times are those of the API server's objects, in whole seconds, so that an outage of the watch does not change them.
 """

@@ -42,7 +42,7 @@ class RecordingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was recorded; times in seconds since its start."""
+    """Content of a recording; times in seconds since its start."""
 
     start: StartLine
     #: Every node that was there at some time, with the most that it offered.

@@ -1,4 +1,4 @@
-"""What a simulation is given of a recording: nodes and pods, and what it does not show.
+"""Replay of a recording: the nodes and pods that a simulation is given, and what the recording does not show.
 
 - A pod arrives when it was created and works for as long as it was bound to its node. Pods that were bound when the
   recording began arrive at its start, with the part of their time that was recorded.
@@ -43,7 +43,7 @@ class AssumedUse:
 
 
 class LeftOut(Enum):
-    """Why a pod is not simulated."""
+    """Reason why a pod is not simulated."""
 
     NEVER_BOUND = "never bound to a node"
     TIMES_UNKNOWN = "bound at an unknown time"

@@ -14,13 +14,25 @@ from joulie_devcluster.host.readiness import fetch, reason_not_ready, wait_until
 
 
 class Service(StrEnum):
-    """A service. The value is the name of its console script, of its user in the cluster and of its RBAC roles."""
+    """A service. The value is the name of its console script, and of its user in the cluster and its RBAC roles."""
 
     OPERATOR = "joulie-operator"
     AGENT = "joulie-agent"
     EXTENDER = "joulie-extender"
     SIM = "joulie-sim"
     OUTOFBAND = "joulie-outofband"
+    #: The node agent.
+    CONTAINERS = "joulie-containers"
+
+    @property
+    def user(self) -> str:
+        """Name of its user and of its roles: containers of one pod have one service account."""
+        return Service.AGENT.value if self is Service.CONTAINERS else self.value
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Arguments of the console script."""
+        return ("node-agent",) if self is Service.CONTAINERS else ()
 
 
 class JoulieService(ServiceProcess):
@@ -37,7 +49,8 @@ class JoulieService(ServiceProcess):
     def __init__(
         self, service: Service, name: str, *, metrics_port: int, env: Mapping[str, str], log_path: Path
     ) -> None:
-        super().__init__(name, [str(find_script(service.value))], log_path=log_path, env=base_environment() | dict(env))
+        command = [str(find_script(service.value)), *service.arguments]
+        super().__init__(name, command, log_path=log_path, env=base_environment() | dict(env))
         self.service = service
         self.metrics_port = metrics_port
 

@@ -34,8 +34,9 @@ class StackConfig:
 
     Attributes:
         agent_shards: number of agents, among which the nodes are divided (pool mode).
-        services: services to start. A test can omit a service and do its work itself. The out-of-band service is
-            started by `start` only, as nodes of a development cluster have no BMC.
+        services: services to start. A test can omit a service and do its work itself. The out-of-band service and the
+            node agent are started by `start` only, as nodes of a development cluster have neither a BMC nor a resource
+            manager.
         env: settings by service, which override those of the stack.
         start_timeout_s: time that all services together have to become ready.
     """
@@ -188,7 +189,7 @@ class JoulieStack(Startable):
 
     def _settings(self, service: Service, name: str, port: int) -> dict[str, str]:
         settings = {
-            "KUBECONFIG": str(self.cluster.issue_kubeconfig(service.value)),
+            "KUBECONFIG": str(self.cluster.issue_kubeconfig(service.user)),
             "METRICS_ADDR": f"{LOOPBACK}:{port}",
             "LOG_FORMAT": "json",
             "POD_NAME": name,
@@ -199,7 +200,7 @@ class JoulieStack(Startable):
                 settings |= pool_agent_env(self.sim_url, self.config.agent_shards)
             case Service.EXTENDER:
                 settings["EXTENDER_ADDR"] = f"{LOOPBACK}:{self.cluster.extender_port}"
-            case Service.OPERATOR | Service.SIM | Service.OUTOFBAND:
+            case Service.OPERATOR | Service.SIM | Service.OUTOFBAND | Service.CONTAINERS:
                 pass
         return settings
 

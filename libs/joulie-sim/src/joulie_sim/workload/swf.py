@@ -29,7 +29,7 @@ _KIB_PER_MIB: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwfOptions:
-    """How jobs become pods."""
+    """Options for turning jobs into pods."""
 
     cores_per_pod: int = 16
     performance_queues: frozenset[int] = frozenset()

@@ -6,11 +6,11 @@ Only the vendor's library is imitated; sessions, retries and knobs are those of 
 import threading
 from dataclasses import dataclass, field
 
-from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, GpuDriver, Vendor
-from joulie_agent.hardware.gpu.library import Extent, Handle, LibraryError
-from joulie_agent.hardware.gpu.library_driver import LibraryDriver
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.reasons import Reason
+from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, GpuDriver, Vendor
+from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError
+from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.reasons import Reason
 
 
 def _set_event() -> threading.Event:

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from joulie_agent.nri.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, Trunk
-from joulie_agent.nri.proto import nri_pb2 as nri
-from joulie_agent.nri.registration import PLUGIN_SERVICE, RUNTIME_SERVICE
-from joulie_agent.nri.ttrpc import TtrpcClient, TtrpcServer, unary
+from joulie_containers.nri.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, Trunk
+from joulie_containers.nri.proto import nri_pb2 as nri
+from joulie_containers.nri.registration import PLUGIN_SERVICE, RUNTIME_SERVICE
+from joulie_containers.nri.ttrpc import TtrpcClient, TtrpcServer, unary
 
 _Reply = TypeVar("_Reply", bound=Message)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.sysfs import SysfsTree, read_failure, write_failure
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.sysfs import SysfsTree, read_failure, write_failure
 from joulie_testing.agent.machine_files import CPU_ROOT, POWERCAP, UW_PER_WATT, MachineFiles
 from joulie_testing.agent.machine_spec import Limit, MachineSpec, Zone
 
@@ -25,7 +25,7 @@ _POWER_UNIT_UW: Final = UW_PER_WATT // 8
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """How a file departs from an ordinary one."""
+    """Departures of a file from an ordinary one."""
 
     read_errno: int = 0
     write_errno: int = 0

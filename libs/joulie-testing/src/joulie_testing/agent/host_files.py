@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware.sysfs import SysfsTree, read_only
+from joulie_actuator.hardware.sysfs import SysfsTree, read_only
 from joulie_core.containers.idset import Cpus, IdSet
 from joulie_core.containers.topology import HardwareTopology, LogicalCpu, MemoryNode
 

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Policies(StrEnum):
-    """Which CPUs share a frequency policy."""
+    """CPUs that share a frequency policy."""
 
     PER_CPU = "per-cpu"
     PER_CORE = "per-core"
@@ -29,7 +29,7 @@ class Zone(StrEnum):
 
 
 class Limit(StrEnum):
-    """How the long-term limit of a package behaves."""
+    """Behaviour of the long-term limit of a package."""
 
     WRITABLE = "writable"
     #: The file has no write bit.
@@ -65,7 +65,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSpec:
-    """What to build. Counts are per level: `dies` per socket, `cores` per die, `threads` per core."""
+    """A machine to build. Counts are per level: `dies` per socket, `cores` per die, `threads` per core."""
 
     sockets: int = 1
     dies: int = 1

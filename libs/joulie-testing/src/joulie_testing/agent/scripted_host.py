@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from joulie_actuator.outcome import ControlOutcome, applied
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuHeld, CpuReading, GpuReading, NodeReading, Unavailable
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.enforce.node import Inputs, NodeControl
-from joulie_agent.outcome import ControlOutcome, applied
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.dvfs import DvfsMode, DvfsSettings
 from joulie_core.control.gpu_clock import ClockRange

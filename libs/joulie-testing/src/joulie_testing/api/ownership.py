@@ -23,7 +23,7 @@ _MISSING = object()
 
 
 class Operation(StrEnum):
-    """How a manager came to own its fields."""
+    """Operation by which a manager came to own its fields."""
 
     APPLY = "Apply"
     UPDATE = "Update"

@@ -17,7 +17,7 @@ MIB: Final = 1 << 20
 
 
 class _Options(TypedDict, total=False):
-    """What every container may have.
+    """Options that every container may have.
 
     Its id is its name here; in its pod it is named `main`, and the pod is named like it unless one is named.
     """

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
@@ -26,7 +26,7 @@ NO_RANGE: Final = WattRange()
 
 @dataclass(frozen=True, slots=True)
 class CpuHeld:
-    """What may be in force on the CPUs of one node."""
+    """Controls that may be in force on the CPUs of one node."""
 
     cap: Held = Held.NO
     throttle: Held = Held.NO
@@ -39,7 +39,7 @@ class CpuHeld:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Why there is no reading."""
+    """Reason why there is no reading."""
 
     reason: Reason
     message: str = ""

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuActuator, GpuActuator, PowerBackend, ReadingSource
 from joulie_agent.backends.http import HttpActuator, HttpSource
 from joulie_agent.backends.prometheus import PrometheusSource
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTarget, HttpTransport
-from joulie_agent.reasons import Reason
 from joulie_api.prometheus import QUERY_PATH
 from joulie_core.control.telemetry_route import Route, endpoint_url
 from joulie_core.control_result import ControlResult

@@ -24,7 +24,7 @@ TTL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BadSecret:
-    """Why there are no headers."""
+    """Reason why a Secret yields no headers."""
 
     message: str
 

@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from joulie_agent.actuator.protocol import (
+from joulie_actuator.client import HardwareClient
+from joulie_actuator.hardware.gpu.driver import MW_PER_WATT
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.power_meter import total_watts
+from joulie_actuator.hardware.rapl import UW_PER_WATT
+from joulie_actuator.hardware.rapl_domains import ConstraintReading
+from joulie_actuator.outcome import ControlOutcome, blocked, failed
+from joulie_actuator.protocol import (
     CpuDescription,
     CpuReadings,
     DescribeCpu,
@@ -31,8 +38,8 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Subsystem,
 )
-from joulie_agent.actuator.results import join_messages, restore_messages
-from joulie_agent.backends.actuator_client import HardwareClient
+from joulie_actuator.reasons import Reason
+from joulie_actuator.results import join_messages, restore_messages
 from joulie_agent.backends.base import (
     NO_RANGE,
     CoreFrequency,
@@ -48,13 +55,6 @@ from joulie_agent.backends.base import (
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges
 from joulie_agent.discovery.host import describe_cpu, describe_memory
-from joulie_agent.hardware.gpu.driver import MW_PER_WATT
-from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.power_meter import total_watts
-from joulie_agent.hardware.rapl import UW_PER_WATT
-from joulie_agent.hardware.rapl_domains import ConstraintReading
-from joulie_agent.outcome import ControlOutcome, blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult

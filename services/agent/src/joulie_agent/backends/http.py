@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from joulie_actuator.outcome import ControlOutcome, applied, blocked, failed
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import (
     NO_RANGE,
     CpuHeld,
@@ -18,8 +20,6 @@ from joulie_agent.backends.base import (
 )
 from joulie_agent.backends.telemetry_wire import ControlReply, parse_reply, parse_telemetry
 from joulie_agent.backends.transport import HttpTarget, HttpTransport
-from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult

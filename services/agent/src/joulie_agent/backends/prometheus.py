@@ -5,9 +5,9 @@ sum with an implausible sample, 0 W included: it is the rate of a counter that s
 make the node look cooler.
 """
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, Unavailable
 from joulie_agent.backends.transport import HttpTarget, HttpTransport
-from joulie_agent.reasons import Reason
 from joulie_api.prometheus import QueryError, decode_samples
 from joulie_core.plausible import is_measured
 

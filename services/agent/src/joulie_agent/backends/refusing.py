@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import NO_RANGE, CpuHeld, CpuReading, NodeReading, Unavailable
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, NodeReading, Unavailable
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.reasons import Reason
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, percentage

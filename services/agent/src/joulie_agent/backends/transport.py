@@ -17,9 +17,9 @@ import aiohttp
 import msgspec
 from aiohttp import hdrs
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import Unavailable
 from joulie_agent.backends.headers import BadSecret
-from joulie_agent.reasons import Reason
 from joulie_api.answers import read_answer, session_options
 from joulie_api.checked_texts import redacted
 from joulie_api.errors import DecodeError

@@ -9,8 +9,8 @@ each GPU's own are under `devices`, which caps are resolved against.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
-from joulie_agent.hardware.pci import PciGpus
+from joulie_actuator.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
+from joulie_actuator.hardware.pci import PciGpus
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import GpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import Exactness, GpuCapRange, GpuDevice, GpuHardware, GpuSlicing

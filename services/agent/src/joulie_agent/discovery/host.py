@@ -5,8 +5,8 @@ The hardware's own values win over the inventory, and no value is that of a gene
 
 from typing import Final
 
-from joulie_agent.hardware.cpuinfo import HostFacts
-from joulie_agent.hardware.knob import LOWEST_CAP_SHARE
+from joulie_actuator.hardware.cpuinfo import HostFacts
+from joulie_actuator.hardware.knob import LOWEST_CAP_SHARE
 from joulie_core.hardware.inventory import CpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import CpuCapRange, CpuHardware, Exactness, FrequencyLandmarks, MemoryHardware
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuActuator, CpuReading, is_released
 from joulie_agent.enforce.cpu_paths import CAP_PATHS, FIRST_PATHS, CpuPath, CpuRelease, CpuStep, step_after
 from joulie_agent.enforce.cpu_report import dvfs_outcome, report_of
@@ -28,8 +30,6 @@ from joulie_agent.enforce.cpu_state import (
     throttle_noted,
     throttle_released,
 )
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange
 from joulie_core.control.dvfs import (
     DvfsAction,
@@ -50,7 +50,7 @@ __all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult"
 
 @dataclass(frozen=True, slots=True)
 class CpuIntent:
-    """What is requested of one node's CPUs at one tick."""
+    """Cap requested of one node's CPUs at one tick, and the way to control it."""
 
     #: None: unmanaged, for the reason in `absent`.
     cap: WattCap | PctCap | None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.enforce.cpu_state import IN_FORCE_IN_PART, CpuMode
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import CpuControlMode

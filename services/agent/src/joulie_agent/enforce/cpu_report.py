@@ -7,8 +7,8 @@ does not hold the cap and is reported so. A control that could not be released i
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_core.control.caps_resolve import WattCap
 from joulie_core.control.dvfs import DvfsSettings, DvfsState, Holding, blind_for_long, judge
 from joulie_core.control_result import ControlResult
@@ -19,7 +19,7 @@ _MOST: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class DvfsOutcome:
-    """How well the DVFS loop holds the cap."""
+    """Outcome of the DVFS loop: how well it holds the cap."""
 
     result: ControlResult
     reason: Reason

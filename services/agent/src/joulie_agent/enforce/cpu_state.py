@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuHeld, CpuReading
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsState, with_throttle
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlReport, Held
@@ -20,7 +20,7 @@ IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPL
 
 
 class CpuMode(StrEnum):
-    """What holds the power; the `mode` label of `joulie_backend_mode`."""
+    """Mechanism that holds the power; the `mode` label of `joulie_backend_mode`."""
 
     NONE = "none"
     RAPL = "rapl"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import GpuActuator
 from joulie_agent.enforce.gpu_clocks import NO_CLOCK_INPUTS, ClockInputs, combined, hold
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
 from joulie_core.control.gpu_clock import GpuClockState
 from joulie_core.control_result import ControlResult
@@ -32,7 +32,7 @@ class GpuControlState:
 
 @dataclass(frozen=True, slots=True)
 class GpuIntent:
-    """What is requested of one node's GPUs at one tick."""
+    """Cap requested of one node's GPUs at one tick."""
 
     #: None: unmanaged, for the reason in `absent`.
     target: GpuPowerCap | None

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import structs
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import GpuActuator, GpuReading, GpuSample
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.gpu_clock import GpuClockSettings, GpuClockState, at_floor, exceeds, refused, step
 from joulie_core.control_result import ControlResult
 

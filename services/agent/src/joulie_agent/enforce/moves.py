@@ -11,10 +11,10 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.factory import NodeBackends
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.places import Place, StateInForce, cpu_place, gpu_place, settle
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.control.telemetry_route import Route
 from joulie_core.control_result import ControlResult

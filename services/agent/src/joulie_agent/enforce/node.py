@@ -12,6 +12,8 @@ from typing import Final
 
 import structlog
 
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, ReadingSource, Unavailable
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
@@ -19,8 +21,6 @@ from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.enforce.moves import CpuPlaces, GpuPlaces
-from joulie_agent.outcome import ControlOutcome
-from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import WattCap, resolve_cpu_cap
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import Floor

@@ -47,7 +47,7 @@ _ALWAYS_S: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class SleepParts:
-    """What a controller uses; `managed` returns the nodes of the operator's selection, `wall` the time."""
+    """Parts that a controller uses; `managed` returns the nodes of the operator's selection, `wall` the time."""
 
     watches: SleepWatches
     writer: SleepWriter
@@ -61,7 +61,7 @@ class SleepParts:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What was decided, and what it is made of."""
+    """A decision, and what it is made of."""
 
     #: Records of all nodes at the beginning.
     before: dict[NodeName, SleepRecord]

@@ -1,4 +1,4 @@
-"""What the decision about sleep reads of DaemonSets, and of the pods that they make: whether they wait for a node."""
+"""DaemonSets as the decision about sleep reads them, and their pods: whether they wait for a node."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -44,7 +44,7 @@ HardwareOf = Callable[[NodeName], HardwareView | None]
 
 @dataclass(frozen=True, slots=True)
 class SleepFacts:
-    """What is known at one moment.
+    """State of the cluster, as far as it is known at one moment.
 
     Attributes:
         nodes: by name.

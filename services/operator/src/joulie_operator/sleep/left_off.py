@@ -16,7 +16,7 @@ from joulie_operator.sleep.switched_off import marked_shutdown
 
 
 class OffReason(StrEnum):
-    """Why a server that Joulie switched off is not on."""
+    """Reason why a server that Joulie switched off is not on."""
 
     #: It sleeps, goes to sleep or is being woken, and its record says so.
     SLEEP = "sleep"

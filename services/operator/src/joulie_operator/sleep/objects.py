@@ -1,4 +1,4 @@
-"""What the decision about sleep reads of Nodes and pods.
+"""Nodes and pods as the decision about sleep reads them.
 
 Guarantees that what a pod needs is kept once for equal pods: a pod is reduced to the fields that decide where it fits,
 and those are the key.
@@ -6,7 +6,7 @@ and those are the key.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from types import MappingProxyType
@@ -60,7 +60,7 @@ _NO_NODE_LOOKED_AT: Final = re.compile(r"0/\d+ nodes are available: [^\d]")
 
 
 class PodRole(Enum):
-    """What a pod means for a node that is to sleep."""
+    """Role of a pod on a node that is to sleep."""
 
     #: Of a DaemonSet, or static: ends with the node.
     NODE_OWN = auto()
@@ -86,14 +86,14 @@ class WatchedNode:
     """A Node."""
 
     node: Node
-    taints: tuple[WatchedTaint, ...] = ()
+    taints: tuple[WatchedTaint, ...]
     #: Whether the condition Ready is True; False also while the kubelet is silent. None without the condition.
-    ready: bool | None = None
+    ready: bool | None
     #: Reason and message of the condition about sleep; empty without it.
-    sleep_reason: str = ""
-    sleep_message: str = ""
+    sleep_reason: str
+    sleep_message: str
     #: Which boot of the server the kubelet is of; empty: unknown.
-    boot_id: str = ""
+    boot_id: str
 
     @property
     def cordoned(self) -> bool:
@@ -138,11 +138,11 @@ class WatchedPod:
     meant_for: str
     fit: SleepPod
     #: Equal ones are the same object.
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str]
     #: Names of the PersistentVolumeClaims of its volumes.
-    claims: tuple[str, ...] = ()
+    claims: tuple[str, ...]
     #: Since when kube-scheduler has found no node for it; None where it has not said so.
-    refused_since_s: float | None = None
+    refused_since_s: float | None
 
     @property
     def waits(self) -> bool:
@@ -383,7 +383,7 @@ def _named(containers: tuple[Container, ...]) -> set[str]:
 
 
 def _tolerations(spec: bytes) -> tuple[PodToleration, ...]:
-    found = _TOLERATIONS.decode(spec).tolerations or ()
+    found = decode(_TOLERATIONS.decode, spec, "Pod").tolerations or ()
     return tuple(
         PodToleration(each.key, None if each.operator == "Exists" else each.value, each.effect) for each in found
     )

@@ -34,7 +34,7 @@ _WORK: Final = "decide about sleep of a policy"
 
 @dataclass(frozen=True, slots=True)
 class SleepPlan:
-    """What is decided at one moment."""
+    """Plan of sleep, as it is decided at one moment."""
 
     #: Of nodes that belong to a policy in `Act`, that are not awake, or that Joulie switched off last.
     records: Mapping[NodeName, SleepRecord]

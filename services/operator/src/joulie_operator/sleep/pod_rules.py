@@ -1,4 +1,4 @@
-"""What decides where a pod fits beside its requests: names of nodes, other pods, and what is not simulated."""
+"""Rules that decide where a pod fits beside its requests: names of nodes, other pods, and what is not simulated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

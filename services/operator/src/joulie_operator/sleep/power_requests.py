@@ -1,4 +1,4 @@
-"""What is requested of the power of servers, by their records and the marks of their NodeBMCs. No I/O."""
+"""Requests for the power of servers, by their records and the marks of their NodeBMCs. No I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _LIMITS: Final = SleepSettings()
 
 @dataclass(frozen=True, slots=True)
 class SleepPowerRequest:
-    """What is requested of a server; `Unmanaged` withdraws it."""
+    """Request for the power of a server; `Unmanaged` withdraws it."""
 
     power: DesiredPower
     #: Boot ID that a power-off was or may have been requested of; empty: unknown, None: that of the mark.

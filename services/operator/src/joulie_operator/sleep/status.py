@@ -32,7 +32,7 @@ _MOST_CHARACTERS: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class SleepSight:
-    """What statuses are made of."""
+    """Inputs of the statuses."""
 
     facts: SleepFacts
     #: Of all nodes.

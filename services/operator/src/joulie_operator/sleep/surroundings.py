@@ -18,7 +18,7 @@ _MAX_TERMS: Final = 16
 
 
 class Surroundings:
-    """What the pods of one moment ask of each other, and their volumes."""
+    """Requirements of the pods of one moment on each other, and their volumes."""
 
     def __init__(
         self,

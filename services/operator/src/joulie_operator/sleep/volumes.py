@@ -1,4 +1,4 @@
-"""What the decision about sleep reads of PersistentVolumeClaims and PersistentVolumes: which nodes can use the data."""
+"""PersistentVolumeClaims and PersistentVolumes as the decision about sleep reads them: which nodes can use the data."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the decision about sleep watches.
+"""Watches of the decision about sleep.
 
 Pods and nodes are watched a second time: the operator's own watches keep less of pods, and managed nodes only, while
 the limit of a zone counts all of its nodes.

@@ -1,4 +1,4 @@
-"""Who may request the page: browsers that show this very page, under a name that an attacker cannot point here.
+"""Access to the page: for browsers that show this very page, under a name that an attacker cannot point here.
 
 The page has no authentication. These checks keep other sites, open in the browser of a person who can reach the page,
 from reading it: a name that resolves to this address (DNS rebinding) and requests across origins are refused.

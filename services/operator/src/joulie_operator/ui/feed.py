@@ -1,4 +1,4 @@
-"""What open pages are sent: everything at first, then once a second what has changed.
+"""Feed of open pages: everything at first, then once a second what has changed.
 
 Events: `start` (a page forgets what it has), `nodes` (tiles that are new or changed, and names of nodes that have
 left), `history` (new entries) and `state` (once a second: the time, the role of this replica, its watches). Nothing is

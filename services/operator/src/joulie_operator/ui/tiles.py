@@ -1,4 +1,4 @@
-"""What the page shows of one node, as the watches know it. Pure functions; the same on the leader and on a standby."""
+"""Tiles of the page, one a node, as the watches know it. Pure functions; the same on the leader and on a standby."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,7 @@
 """One BMC by IPMI 2.0 (RMCP+, cipher suites 17 and 3), in a thread of its own.
 
 Guarantees: one request at a time, also where an earlier one was given up; every request has a deadline; the session is
-closed by `close`.
+closed by `close`, also where no one waits for it any more.
 """
 
 import asyncio
@@ -68,10 +68,12 @@ class IpmiBmc:
         await self._run(lambda: messages.accepted(self._ask(messages.CHASSIS, messages.CONTROLS[kind]), kind))
 
     async def close(self) -> None:
-        """Close the session. Raises BmcError."""
+        """Close the session, after the request that may hold its thread. Raises BmcError."""
         try:
             await self._run(self._close)
         finally:
+            # Where no one waits any more, the first was taken from the queue; a BMC has few sessions.
+            self._thread.submit(self._close)
             self._thread.shutdown(wait=False)
 
     async def _run(self, call: Callable[[], T]) -> T:

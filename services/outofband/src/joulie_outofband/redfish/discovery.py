@@ -1,4 +1,4 @@
-"""What one BMC has, found by links: its system, the actions of that, its power reading and its power limit."""
+"""Discovery of one BMC by links: its system, the actions of that, its power reading and its power limit."""
 
 import itertools
 import re

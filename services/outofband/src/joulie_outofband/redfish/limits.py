@@ -20,7 +20,7 @@ Part = Mapping[str, Any]
 
 
 class LimitResource(Protocol):
-    """How the limit of one kind of resource is read and written."""
+    """Way to read and write the limit of one kind of resource."""
 
     @property
     def path(self) -> str:

@@ -1,4 +1,4 @@
-"""How many CPUs of each CPU class balloons can have on a node, whatever runs there."""
+"""Number of CPUs of each CPU class that balloons can have on a node, whatever runs there."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What holds in every state of the balloons policy."""
+"""Invariants of the state of the balloons policy."""
 
 from joulie_core.containers.balloons.instances import Draft
 from joulie_core.containers.balloons.pinning import ALONE

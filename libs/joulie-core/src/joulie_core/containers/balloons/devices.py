@@ -1,4 +1,4 @@
-"""Which CPUs balloon types prefer and avoid because of devices.
+"""CPUs that balloon types prefer and avoid because of devices.
 
 A device is what CPUs can be close to: a path in sysfs, the CPUs that the kernel has isolated, the performance or
 efficient cores of a hybrid processor, the reserved CPUs. A type that is close to a device prefers its CPUs; all other

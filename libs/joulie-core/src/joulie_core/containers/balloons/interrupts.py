@@ -1,4 +1,4 @@
-"""What the balloons of a node want of its interrupts."""
+"""Interrupt placement that the balloons of a node want."""
 
 from collections.abc import Sequence
 

@@ -13,7 +13,7 @@ from joulie_core.kinds.balloons_policy import LoadClassSpec, LoadLevel
 
 
 class Sizes:
-    """How large balloons may be and should be, in CPUs."""
+    """Sizes that balloons may and should have, in CPUs."""
 
     def __init__(self, types: BalloonTypes) -> None:
         """Take the bounds of the types."""

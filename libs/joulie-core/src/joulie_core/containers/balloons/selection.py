@@ -1,4 +1,4 @@
-"""Which balloon type a container belongs to, and what its annotations request."""
+"""Chooses the balloon type of a container, and reads what its annotations request."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _DEVICES_OF_RESOURCE: Final = "resource:"
 
 @dataclass(slots=True)
 class BalloonChoice:
-    """What was chosen for a container."""
+    """Balloon type and seat chosen for a container, with warnings."""
 
     #: None for a container that the policy leaves alone.
     type: BalloonType | None

@@ -1,4 +1,4 @@
-"""What the balloons policy knows: balloons, the containers in them, and idle CPUs."""
+"""State of the balloons policy: balloons, the containers in them, and idle CPUs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -16,7 +16,7 @@ class PlacementError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """What a container has had, so that as little of it as possible changes."""
+    """Previous grant of a container, of which as little as possible changes."""
 
     pool: int | None = None
     #: Exclusive CPUs, as a mask.
@@ -30,7 +30,7 @@ NOTHING: Final = Previous()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What is to be placed, and what happened on the way."""
+    """Attempt to place a container: its inputs, and what happened on the way."""
 
     container: ContainerInfo
     need: ContainerNeed

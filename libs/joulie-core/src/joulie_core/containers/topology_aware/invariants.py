@@ -1,4 +1,4 @@
-"""What holds in every state of the policy."""
+"""Invariants of the state of the policy."""
 
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.memory_capacity import crowded_nodes

@@ -1,4 +1,4 @@
-"""What is granted: the values that placing a container changes."""
+"""Ledger of what is granted: the values that placing a container changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from joulie_core.containers.topology_aware.supply import Supply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolGrant:
-    """What a container was granted of the CPUs. Its memory is in the state of the memory allocator."""
+    """Grant of a container, as far as its CPUs go. Its memory is in the state of the memory allocator."""
 
     container: ContainerInfo
     need: ContainerNeed

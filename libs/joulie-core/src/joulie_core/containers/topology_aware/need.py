@@ -1,4 +1,4 @@
-"""What a container needs: exclusive CPUs, a share of shared CPUs, memory; from its resources and annotations."""
+"""Needs of a container: exclusive CPUs, a share of shared CPUs, memory; from its resources and annotations."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,7 +19,7 @@ _TWO_CPUS_MILLI: Final = 2_000
 
 
 class CpuUse(StrEnum):
-    """Which CPUs a container uses."""
+    """Kind of CPUs that a container uses."""
 
     #: CPUs of its pool: exclusive ones, shared ones, or both.
     POOL = "pool"

@@ -11,7 +11,7 @@ from joulie_core.containers.topology import HardwareTopology, LogicalCpu, Memory
 
 
 class PoolLevel(IntEnum):
-    """What a pool is, the largest first."""
+    """Part of the machine that a pool is, the largest first."""
 
     SYSTEM = 0
     PACKAGE = 1

@@ -17,7 +17,7 @@ from joulie_core.containers.topology_aware.pools import Pool
 
 
 class _Record(BaseModel):
-    """What is stored of one grant; sets of ids are lists in the format of the kernel."""
+    """Stored form of one grant; sets of ids are lists in the format of the kernel."""
 
     model_config = ConfigDict(frozen=True)
 

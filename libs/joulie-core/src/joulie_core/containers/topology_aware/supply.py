@@ -1,4 +1,4 @@
-"""What every pool has granted and what it can still grant.
+"""Supply of every pool: what it has granted and what it can still grant.
 
 Shared CPUs of a pool are the CPUs of it that are no container's exclusive ones. Containers that use shared CPUs of a
 pool leave so many CPUs in it as their requests add up to, and at least one. Pools are disjoint or contain each other,

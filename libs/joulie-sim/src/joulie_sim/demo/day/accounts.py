@@ -14,7 +14,7 @@ from joulie_sim.energy import JOULES_PER_KWH
 
 
 class Power(StrEnum):
-    """What a server does, by its simulated BMC and the label of its node."""
+    """State of a server, by its simulated BMC and the label of its node."""
 
     AWAKE = "awake"
     #: From the request to power on until the node takes pods.
@@ -53,7 +53,7 @@ class DaySample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmDay:
-    """What was observed of one arm."""
+    """Observations of one arm."""
 
     title: str
     samples: Sequence[DaySample]

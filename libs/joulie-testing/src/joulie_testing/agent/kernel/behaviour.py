@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class OfflinePolicy(StrEnum):
-    """What is left of a frequency policy without an online CPU."""
+    """State of a frequency policy without an online CPU."""
 
     #: The files stay, and every read and write of them fails with EBUSY (Linux 4.2 and later, CPU offline).
     BUSY = "busy"
@@ -14,7 +14,7 @@ class OfflinePolicy(StrEnum):
 
 
 class PolicyReturn(StrEnum):
-    """What a policy returns with when one of its CPUs is online again."""
+    """Settings that a policy returns with when one of its CPUs is online again."""
 
     #: The request that the user made before (Linux 5.3 and later, where the policy was kept).
     REQUEST = "request"
@@ -23,7 +23,7 @@ class PolicyReturn(StrEnum):
 
 
 class Maximum(StrEnum):
-    """How `constraint_0_max_power_uw` of a zone answers."""
+    """Answer of `constraint_0_max_power_uw` of a zone."""
 
     REPORTED = "reported"
     #: ENODATA, as where the register has no field for it.

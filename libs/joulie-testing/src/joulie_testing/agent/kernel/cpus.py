@@ -17,7 +17,7 @@ _KB: Final = 1024
 
 
 class Cpus:
-    """Which CPUs run; `on_change` is called after each change."""
+    """CPUs that are present, and those that run; `on_change` is called after each change."""
 
     def __init__(self, fs: Filesystem, spec: MachineSpec, on_change: Callable[[], None]) -> None:
         self._fs = fs

@@ -1,4 +1,4 @@
-"""What the drivers below cpufreq add to its files, and what they make of a limit.
+"""Drivers below cpufreq: what they add to its files, and what they make of a limit.
 
 Only a driver with a table of frequencies changes the limit that is shown: cpufreq rounds it down to an entry. The
 others show what was written, within the range of the hardware, and round only the frequency that the CPUs run at.

@@ -1,4 +1,4 @@
-"""What goes wrong with single files, changeable while others use them."""
+"""Faults of single files, changeable while others use them."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ _POLL_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFault:
-    """How one file departs from what it should do. Errors are numbers of `errno`; 0 is none."""
+    """Departures of one file from what it should do. Errors are numbers of `errno`; 0 is none."""
 
     open_errno: int = 0
     read_errno: int = 0

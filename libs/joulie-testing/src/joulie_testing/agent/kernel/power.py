@@ -1,4 +1,4 @@
-"""What the packages draw and how fast they run, from limits and load.
+"""Power and frequency of the packages, from limits and load.
 
 A package draws its idle power plus its dynamic power, which grows with the load and with the square of the frequency.
 A power limit in force lowers the frequency until the limit holds, and no further than the lowest frequency: a limit

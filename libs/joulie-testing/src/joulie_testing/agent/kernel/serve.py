@@ -25,7 +25,7 @@ _SIZE: Final = 4096
 
 
 class Operations:
-    """What the file system does, as mfusepy calls it."""
+    """Operations of the file system, as mfusepy calls them."""
 
     use_ns = True
 

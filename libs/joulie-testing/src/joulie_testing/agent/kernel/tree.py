@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from joulie_agent.hardware.sysfs import OperationError, SysfsTree
+from joulie_actuator.hardware.sysfs import OperationError, SysfsTree
 from joulie_testing.agent.kernel.machine import KernelMachine
 
 #: Where the tree seems to be. Nothing is there on the running system, so a call that bypasses the tree fails.

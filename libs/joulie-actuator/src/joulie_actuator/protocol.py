@@ -1,0 +1,420 @@
+"""Requests to the actuator and its replies: the whole list, with the range of every value.
+
+A line that does not fit a type or a range is rejected while it is decoded, before anything is done. One request or
+reply is one line of JSON; a connection carries one request at a time. Ranges here are those of any machine; the ranges
+of the knobs of this machine are narrower.
+
+Every request that sets something carries a lease. When it expires without being renewed, the actuator restores: a
+controller that has died or hangs cannot leave a cap behind.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from joulie_actuator.cpu_class_protocol import (
+    MOST_CLASSES,
+    ClassAbilities,
+    ClassName,
+    CpuClassControls,
+    CpuClassState,
+    CpuList,
+)
+from joulie_actuator.hardware.cpuinfo import HostFacts
+from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo
+from joulie_actuator.hardware.journaled_writer import RestoredKnob
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.power_meter import ZoneReading
+from joulie_actuator.hardware.rapl_domains import ConstraintReading
+from joulie_actuator.interrupt_protocol import MOST_CLAIMS, InterruptClaims, Patterns
+from joulie_actuator.outcome import ControlOutcome
+from joulie_core.containers.idset import Cpus, union
+from joulie_core.containers.interrupts import InterruptClaim, InterruptPlacement
+from joulie_core.text import printable
+
+#: Longest line that is read, in bytes.
+LINE_LIMIT: Final = 1 << 20
+#: GPUs in one request. Eight modules in eight partitions each, with a UUID per partition, are 64 already, and machines
+#: with sixteen modules exist; a description of so many, at a kilobyte each, still fits in a line.
+MOST_GPUS: Final = 512
+
+Watts = Annotated[float, msgspec.Meta(gt=0, le=5000)]
+MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
+MegaHertz = Annotated[int, msgspec.Meta(gt=0, le=10_000)]
+Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
+Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+#: Seconds; the longest lease bounds how long a node stays capped after its controller has failed.
+LeaseS = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class Epp(StrEnum):
+    """Energy performance preferences that save power, as cpufreq spells them."""
+
+    POWER = "power"
+    BALANCE_POWER = "balance_power"
+    BALANCE_PERFORMANCE = "balance_performance"
+
+
+class Subsystem(StrEnum):
+    """A part of the machine with its own journal, lease and thread: a GPU driver that hangs must not delay the CPUs."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    #: Which CPUs handle interrupts.
+    INTERRUPTS = "interrupts"
+
+
+class LeaseKind(StrEnum):
+    """Kind of lease that a client holds in a subsystem. Each ends on its own: two clients hold one each."""
+
+    #: Caps, throttles and tuning, of the controller.
+    POWER = "power"
+    #: CPU classes, of the resource manager.
+    CLASSES = "classes"
+    #: CPUs of interrupts, of the resource manager.
+    INTERRUPTS = "interrupts"
+
+
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", kw_only=True):
+    """Base of all requests."""
+
+
+class SetCpuCap(_Request, frozen=True, tag="set_cpu_cap"):
+    """Cap the power of every package."""
+
+    cap_watts_per_package: Watts
+    lease_s: LeaseS
+    #: Lift a managed throttle once the cap is in force, so that one control at a time limits the CPUs.
+    release_throttle: bool = False
+
+
+class SetThrottle(_Request, frozen=True, tag="set_throttle"):
+    """Throttle a share of the frequency policies; 0 restores all of them."""
+
+    throttle_pct: Pct
+    lease_s: LeaseS
+    #: Lift managed power caps once the throttle is in force, so that one control at a time limits the CPUs.
+    release_caps: bool = False
+
+
+class SetCpuTuning(_Request, frozen=True, tag="set_cpu_tuning"):
+    """Set the optional controls beside the power cap; what is None is restored."""
+
+    #: Energy performance preference of every frequency policy.
+    epp: Epp | None
+    #: Upper limit of the uncore frequency, in kHz, raised to what the hardware can run at.
+    uncore_max_khz: Annotated[int, msgspec.Meta(gt=0)] | None
+    lease_s: LeaseS
+
+
+class SetCpuClasses(_Request, frozen=True, tag="set_cpu_classes"):
+    """Put CPU classes in force, in place of all that are; no class restores their controls.
+
+    CPUs without a class, and controls that a class leaves out, have their originals.
+
+    Raises:
+        ValueError: a CPU has two classes.
+    """
+
+    classes: Annotated[dict[ClassName, CpuClassControls], msgspec.Meta(max_length=MOST_CLASSES)]
+    lease_s: LeaseS
+
+    def __post_init__(self) -> None:
+        sets = [Cpus.parse(controls.cpus) for controls in self.classes.values()]
+        if len(union(sets)) != sum(map(len, sets)):
+            raise ValueError("a CPU has two classes")
+
+
+class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
+    """Cap the power of GPUs, by UUID. GPUs that are not named are left as they are."""
+
+    caps_mw: Annotated[dict[Uuid, MilliWatts], msgspec.Meta(min_length=1, max_length=MOST_GPUS)]
+    lease_s: LeaseS
+    #: Restore the clocks of all GPUs: only power limits are requested.
+    release_clocks: bool = False
+
+
+class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
+    """Limit the graphics clock of GPUs, by UUID. The clocks of GPUs that are not named are restored."""
+
+    clocks_mhz: Annotated[dict[Uuid, MegaHertz], msgspec.Meta(max_length=MOST_GPUS)]
+    lease_s: LeaseS
+
+
+class SetInterrupts(_Request, frozen=True, tag="set_interrupts"):
+    """Move interrupts, in place of what was wanted before; without claims, sinks and isolated CPUs restore all.
+
+    Raises:
+        ValueError: one of the lists is no list of CPUs.
+    """
+
+    #: Which interrupts may be moved: numbers, and globs of the name of a device or chip.
+    controllable: Patterns
+    lease_s: LeaseS
+    #: CPUs by their claims, those of one claim in the list format of the kernel.
+    claims: Annotated[tuple[InterruptClaims, ...], msgspec.Meta(max_length=MOST_CLAIMS)] = ()
+    sinks: CpuList = ""
+    isolated: CpuList = ""
+
+    def __post_init__(self) -> None:
+        self.placement()
+
+    def placement(self) -> InterruptPlacement:
+        """Return what is wanted."""
+        return InterruptPlacement(
+            claims=tuple(InterruptClaim(each.patterns, Cpus.parse(each.cpus)) for each in self.claims),
+            sinks=Cpus.parse(self.sinks),
+            isolated=Cpus.parse(self.isolated),
+        )
+
+
+class Restore(_Request, frozen=True, tag="restore"):
+    """Restore everything that is managed in a subsystem."""
+
+    subsystem: Subsystem
+    #: Leave CPU classes in force, which another client holds.
+    keep_classes: bool = False
+
+
+class ReadCpu(_Request, frozen=True, tag="read_cpu"):
+    """Read power, throttle, frequencies, RAPL domains and power limits."""
+
+    #: Read the power of the packages and the throttle only: a few files instead of hundreds.
+    power_only: bool = False
+
+
+class ReadGpu(_Request, frozen=True, tag="read_gpu"):
+    """Read the power and the limit of every GPU."""
+
+
+class DescribeCpu(_Request, frozen=True, tag="describe_cpu"):
+    """Describe the CPUs and what can be controlled."""
+
+
+class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
+    """Describe the GPUs and what can be controlled."""
+
+
+class CheckHealth(_Request, frozen=True, tag="health"):
+    """Check whether leases are enforced. Answered without waiting for any subsystem."""
+
+
+Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | SetGpuCaps | SetGpuClocks | SetInterrupts
+Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
+
+
+def subsystem_of(request: Request) -> Subsystem:
+    """Return the subsystem that a request is about."""
+    match request:
+        case Restore(subsystem=subsystem):
+            return subsystem
+        case SetGpuCaps() | SetGpuClocks() | ReadGpu() | DescribeGpu():
+            return Subsystem.GPU
+        case SetInterrupts():
+            return Subsystem.INTERRUPTS
+        case _:
+            return Subsystem.CPU
+
+
+def lease_of(request: Setting) -> LeaseKind:
+    """Return the lease that a request renews."""
+    match request:
+        case SetCpuClasses():
+            return LeaseKind.CLASSES
+        case SetInterrupts():
+            return LeaseKind.INTERRUPTS
+        case _:
+            return LeaseKind.POWER
+
+
+class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
+    """Base of all replies."""
+
+
+class RestoreReport(_Reply, frozen=True, tag="restore_report"):
+    """The result of a restore, for every knob that was managed."""
+
+    knobs: tuple[RestoredKnob, ...]
+
+    @property
+    def left(self) -> tuple[RestoredKnob, ...]:
+        """What could not be restored."""
+        return tuple(knob for knob in self.knobs if not knob.done)
+
+
+class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
+    """CPU classes in force after `SetCpuClasses`."""
+
+    classes: dict[str, CpuClassState]
+    #: Why nothing could be set or restored; None where it could.
+    failure: HardwareFailure | None = None
+    #: Knobs that no class sets any more and that could not be restored; this is retried.
+    not_restored: tuple[RestoredKnob, ...] = ()
+    #: What else is worth knowing, such as external values that were overwritten.
+    message: str = ""
+
+
+class InterruptsReport(_Reply, frozen=True, tag="interrupts"):
+    """Outcome of `SetInterrupts`, in numbers of interrupts."""
+
+    #: Interrupts that have other CPUs than without Joulie.
+    moved: int = 0
+    #: Interrupts that should have others, and that the kernel does not let move.
+    fixed: int = 0
+    #: Interrupts of a machine with more than are looked at.
+    left_out: int = 0
+    #: Interrupts that could not be read, moved or restored; this is retried. `message` names the first.
+    failed: int = 0
+    message: str = ""
+    #: Why nothing could be set; None where it could.
+    failure: HardwareFailure | None = None
+
+
+class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The frequencies of the CPUs of one policy."""
+
+    cpus: tuple[int, ...]
+    current_khz: int | None = None
+    max_khz: int | None = None
+
+
+class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
+    """One reading of the CPUs."""
+
+    #: Grows when discovery finds something else than before: request the description again.
+    revision: int
+    zones: tuple[ZoneReading, ...]
+    #: The last requested throttle that is in force.
+    throttle_pct: float
+    #: How often an external value was overwritten, by knob.
+    overwritten: dict[str, int]
+    policies: tuple[PolicyReading, ...] = ()
+    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; not included in the total.
+    domains: tuple[ZoneReading, ...] = ()
+    #: Every power limit of the package zones, whatever set it.
+    constraints: tuple[ConstraintReading, ...] = ()
+    #: How many CPUs of each class are throttled; empty without classes.
+    throttled_by_class: dict[str, int] = {}
+
+
+class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Power and limit of one GPU, in milliwatts, and the managed limit on its graphics clock."""
+
+    uuid: str
+    power_mw: int | None = None
+    limit_mw: int | None = None
+    clock_limit_mhz: int | None = None
+    failure: HardwareFailure | None = None
+
+
+class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
+    """One reading of the GPUs."""
+
+    revision: int
+    gpus: tuple[GpuPowerReading, ...]
+    #: Why a vendor's GPUs cannot be read, by driver.
+    failures: dict[str, HardwareFailure]
+    overwritten: dict[str, int]
+
+
+class CpuDescription(_Reply, frozen=True, tag="cpu"):
+    """The CPUs, and why something does not work; None where it does."""
+
+    revision: int
+    facts: HostFacts
+    reading: HardwareFailure | None
+    capping: HardwareFailure | None
+    throttling: HardwareFailure | None
+    journal: HardwareFailure | None
+    class_controls: ClassAbilities = ClassAbilities()
+
+
+class GpuDescription(_Reply, frozen=True, tag="gpu"):
+    """The GPUs."""
+
+    revision: int
+    devices: tuple[GpuDeviceInfo, ...]
+    #: Why a driver has no usable GPUs, by driver.
+    failures: dict[str, HardwareFailure]
+    journal: HardwareFailure | None
+
+
+class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Health of one subsystem: whether its lease is enforced."""
+
+    #: Why it is not, which a restart may cure; None where it is.
+    problem: str | None
+    #: What hangs or fails permanently, which a restart does not cure.
+    degraded: tuple[str, ...] = ()
+
+
+class HealthReport(_Reply, frozen=True, tag="health"):
+    """Health by subsystem: whether leases are enforced."""
+
+    subsystems: dict[str, SubsystemHealth]
+
+
+class ErrorReply(_Reply, frozen=True, tag="fault"):
+    """The request is invalid, or its execution failed unexpectedly."""
+
+    message: str
+
+
+Reply: TypeAlias = (
+    ControlOutcome
+    | RestoreReport
+    | CpuClassesReport
+    | InterruptsReport
+    | CpuReadings
+    | GpuReadings
+    | CpuDescription
+    | GpuDescription
+    | HealthReport
+    | ErrorReply
+)
+
+T = TypeVar("T")
+#: Characters of a decoder's error, which may quote the line.
+_LONGEST_ERROR: Final = 300
+
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+class ProtocolError(Exception):
+    """A line is not a valid request or reply."""
+
+
+def encode(message: Request | Reply) -> bytes:
+    """Return a message as a line."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """Read a request.
+
+    Raises:
+        ProtocolError: it is unknown, or a value is out of range.
+    """
+    return _decode(_requests, line)
+
+
+def decode_reply(line: bytes) -> Reply:
+    """Read a reply.
+
+    Raises:
+        ProtocolError: it is not a valid reply.
+    """
+    return _decode(_replies, line)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    """Decode a line; the one place that does, as `joulie_api.decoding` is in processes that have pydantic anyway."""
+    try:
+        return decoder.decode(line)
+    except RecursionError as error:
+        raise ProtocolError("nested too deeply") from error.with_traceback(None)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError) as error:
+        raise ProtocolError(printable(str(error), _LONGEST_ERROR)) from error

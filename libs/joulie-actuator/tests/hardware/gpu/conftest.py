@@ -1,0 +1,267 @@
+"""GPUs that live in a file, vendor libraries compiled over it, and processes that drive them with the real packages."""
+
+import ctypes
+import importlib.util
+import json
+import mmap
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_actuator import blocking_client
+from joulie_actuator.protocol import Request
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
+
+STUBS = Path(__file__).parents[2] / "stubs"
+DRIVER_PROCESS = Path(__file__).with_name("driver_process.py")
+HANG_NEVER, HANG_ALWAYS, HANG_ON_SET = range(3)
+
+
+class StubGpu(ctypes.Structure):
+    """`struct stub_gpu` of gpu_state.h."""
+
+    _fields_ = (
+        ("uuid", ctypes.c_char * 80),
+        ("name", ctypes.c_char * 96),
+        ("min_mw", ctypes.c_uint32),
+        ("max_mw", ctypes.c_uint32),
+        ("default_mw", ctypes.c_uint32),
+        ("limit_mw", ctypes.c_uint32),
+        ("power_mw", ctypes.c_uint32),
+        ("imposed_mw", ctypes.c_uint32),
+        ("no_power_limit", ctypes.c_uint32),
+        ("can_be_partitioned", ctypes.c_uint32),
+        ("partitioned", ctypes.c_uint32),
+        ("lost", ctypes.c_uint32),
+        ("hang", ctypes.c_uint32),
+        ("lowest_mhz", ctypes.c_uint32),
+        ("highest_mhz", ctypes.c_uint32),
+        ("lock_mhz", ctypes.c_uint32),
+        ("no_lock", ctypes.c_uint32),
+    )
+
+
+class StubState(ctypes.Structure):
+    """`struct stub_state` of gpu_state.h."""
+
+    _fields_ = (
+        ("count", ctypes.c_uint32),
+        ("loaded", ctypes.c_uint32),
+        ("epoch", ctypes.c_uint32),
+        ("may_set", ctypes.c_uint32),
+        ("hang", ctypes.c_uint32),
+        ("version_mismatch", ctypes.c_uint32),
+        ("lib_major", ctypes.c_uint32),
+        ("lib_minor", ctypes.c_uint32),
+        ("inits", ctypes.c_uint32),
+        ("shutdowns", ctypes.c_uint32),
+        ("sets", ctypes.c_uint32),
+        ("gpus", StubGpu * 80),
+    )
+
+    def add(self, uuid: str, name: str, **figures: int) -> StubGpu:
+        """Plug in a GPU."""
+        gpu: StubGpu = self.gpus[self.count]
+        gpu.uuid, gpu.name = uuid.encode(), name.encode()
+        values = {"min_mw": 200_000, "max_mw": 700_000, "default_mw": 700_000, "limit_mw": 700_000, "power_mw": 90_000}
+        values |= {"lowest_mhz": 210, "highest_mhz": 1980}
+        for field, value in {**values, **figures}.items():
+            setattr(gpu, field, value)
+        self.count += 1
+        return gpu
+
+    def reload_driver(self) -> None:
+        """Unload and load the kernel's driver: limits are the defaults, and every client must begin anew."""
+        for index in range(self.count):
+            self.gpus[index].limit_mw = self.gpus[index].default_mw
+            self.gpus[index].lost = 0
+            self.gpus[index].lock_mhz = 0
+        self.epoch += 1
+
+
+@dataclass(frozen=True, slots=True)
+class StubHardware:
+    """The file that the GPUs live in."""
+
+    path: Path
+    state: StubState
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> StubHardware:
+    """Return a machine without GPUs, the driver loaded, whose users are root."""
+    path = tmp_path / "gpus"
+    path.write_bytes(bytes(ctypes.sizeof(StubState)))
+    with path.open("r+b") as file:
+        state = StubState.from_buffer(mmap.mmap(file.fileno(), 0))  # unmapped with the last reference to it
+    state.loaded = state.may_set = 1
+    state.lib_major = 26
+    return StubHardware(path, state)
+
+
+@dataclass(slots=True)
+class DriverProcess:
+    """A process that drives GPUs as the agent does."""
+
+    process: subprocess.Popen[str]
+
+    def __call__(self, operation: str, uuid: str = "", *, value: int = 0) -> Any:
+        """Have something done and return the answer, a failure as `{"reason", "message"}`."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"operation": operation, "uuid": uuid, "value": value}) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the process has ended; its errors are in the test's output"
+        return json.loads(line)
+
+    def reason(self, operation: str, uuid: str = "", *, value: int = 0) -> Any:
+        """Have something done that fails, and return the reason."""
+        answer = self(operation, uuid, value=value)
+        assert isinstance(answer, dict), f"expected a failure, not {answer}"
+        return answer["reason"]
+
+
+StartDriver = Callable[..., DriverProcess]
+
+
+@pytest.fixture
+def start_driver(hardware: StubHardware) -> Iterator[StartDriver]:
+    """Start processes; `library` is the folder that the vendor's library is found in, none for none."""
+    with ExitStack() as stack:
+
+        def start(
+            vendor: str, library: Path | None = None, *, rocm: Path | None = None, deadline_s: float = 0
+        ) -> DriverProcess:
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("ROCM_")}
+            environment["JOULIE_STUB_GPU_STATE"] = str(hardware.path)
+            environment["LD_LIBRARY_PATH"] = str(library or "")
+            if rocm is not None:
+                environment["ROCM_PATH"] = str(rocm)
+            argv = [sys.executable, str(DRIVER_PROCESS), vendor, str(deadline_s)]
+            process = subprocess.Popen(
+                argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return DriverProcess(process)
+
+        yield start
+
+
+@dataclass(slots=True)
+class GpuNode:
+    """A machine whose GPUs live in a file, and the commands run on it."""
+
+    environment: dict[str, str]
+    state: StubState
+    processes: list[subprocess.Popen[str]]
+
+    def start(self, grace_s: float = 20) -> subprocess.Popen[str]:
+        """Start the actuator and wait until it listens."""
+        environment = self.environment | {"ACTUATOR_STOP_GRACE": str(grace_s)}
+        argv = [sys.executable, "-m", "joulie_actuator", "actuator"]
+        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        assert process.stdout is not None
+        while json.loads(process.stdout.readline())["event"] != "listening":
+            pass
+        return process
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run another command to its end."""
+        argv = [sys.executable, "-m", "joulie_actuator", command]
+        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def request(self, request: Request) -> Any:
+        """Ask the actuator."""
+        return blocking_client.request(self.environment["ACTUATOR_SOCKET"], request, 30)
+
+    @staticmethod
+    def wait_until(condition: Callable[[], bool]) -> None:
+        """Wait for what another process does."""
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def make_gpu_node(tmp_path: Path, hardware: StubHardware) -> Iterator[Callable[[Path], GpuNode]]:
+    """Make a machine; the argument is the folder that the vendor's library is found in."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def make(library: Path) -> GpuNode:
+        machine = FakeMachine(tmp_path / "machine", PLATFORMS["xeon-2s"])
+        environment = os.environ | {
+            "HOST_SYS_ROOT": str(machine.sys),
+            "HOST_PROC_ROOT": str(machine.proc),
+            "STATE_DIR": str(tmp_path / "journals"),
+            "ACTUATOR_SOCKET": str(tmp_path / "socket"),
+            "JOULIE_STUB_GPU_STATE": str(hardware.path),
+            "LD_LIBRARY_PATH": str(library),
+        }
+        return GpuNode(environment, hardware.state, processes)
+
+    yield make
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile libnvidia-ml.so.1."""
+    return _compile(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", STUBS / "nvml/nvml.c")
+
+
+@pytest.fixture(scope="session")
+def old_nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile one of a driver that does not tell the enforced limit."""
+    folder = tmp_path_factory.mktemp("old-nvml")
+    return _compile(folder, "libnvidia-ml.so.1", STUBS / "nvml/nvml.c", "-DBEFORE_ENFORCED_LIMIT")
+
+
+@pytest.fixture(scope="session")
+def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile libamd_smi.so with every function that the package binds."""
+    folder = tmp_path_factory.mktemp("amdsmi")
+    return _compile(folder, "libamd_smi.so", STUBS / "amdsmi/amdsmi.c", str(_unsupported(folder)))
+
+
+@pytest.fixture(scope="session")
+def old_amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile one that lacks what the package has come to bind since."""
+    return _compile(tmp_path_factory.mktemp("old-amdsmi"), "libamd_smi.so", STUBS / "amdsmi/amdsmi.c")
+
+
+def _unsupported(folder: Path) -> Path:
+    """Write a function that answers NOT_SUPPORTED for each that the package binds and amdsmi.c does not have."""
+    package = importlib.util.find_spec("amdsmi")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    wrapper = Path(package.submodule_search_locations[0], "amdsmi_wrapper.py").read_text(encoding="utf-8")
+    bound = set(re.findall(r"= _libraries\['libamd_smi\.so'\]\.(\w+)", wrapper))
+    own = set(
+        re.findall(r"^amdsmi_status_t (\w+)\(", (STUBS / "amdsmi/amdsmi.c").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert own < bound, "the stub has functions that the package does not call"
+    source = folder / "unsupported.c"
+    source.write_text("".join(f"unsigned {name}(void) {{ return 2; }}\n" for name in sorted(bound - own)))
+    return source
+
+
+def _compile(folder: Path, name: str, *arguments: str | Path) -> Path:
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name)]
+    subprocess.run([*command, *map(str, arguments)], check=True, timeout=60)
+    return folder

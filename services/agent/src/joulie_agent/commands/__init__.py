@@ -1,1 +1,0 @@
-"""Commands of the `joulie-agent` executable beside the controller and the actuator."""

@@ -1,0 +1,1 @@
+"""Places containers on CPUs and memory nodes."""
