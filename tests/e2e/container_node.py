@@ -143,8 +143,8 @@ class Workload:
         containers = [{"name": CONTAINER, "resources": {"requests": amounts, "limits": amounts}}]
         pod = json.loads(await self.client.get(PODS, self.name, self.namespace))
         pod["spec"]["containers"][0] |= containers[0]
-        body = {"metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]}, "spec": pod["spec"]}
-        await self.client.merge_patch(PODS, self.name, body, self.namespace, "resize")
+        # Without a version: the kubelet writes the pod's status meanwhile.
+        await self.client.merge_patch(PODS, self.name, {"spec": pod["spec"]}, self.namespace, "resize")
 
     async def pids(self) -> tuple[int, ...]:
         """Return the processes of the container.

@@ -156,7 +156,7 @@ async def test_a_container_reads_its_own_cpus_and_cannot_write_them(manage: Mana
     async def follows() -> None:
         assert await shared_cpus(shared) == ALL - own
 
-    await eventually(follows, within_s=5)
+    await eventually(follows, within_s=20)
     assert "ro" in await shared.mount_options(str(Path(RESOURCES_FILE).parent))
     await exclusive.delete()
     await shared.delete()
@@ -216,13 +216,13 @@ async def test_a_resize_in_place_moves_the_container_and_changes_its_limit_and_w
 
     await resized.resize("500m")
     await eventually(grouped(resized, ALL, 500, 512), within_s=60)
-    await eventually(on(shared, ALL), within_s=5)
+    await eventually(on(shared, ALL), within_s=20)
 
     await resized.resize("1")
     await eventually(lambda: one_cpu(resized), within_s=60)
     own = await resized.cpus()
     await eventually(grouped(resized, own, 1000, 1024), within_s=20)
-    await eventually(on(shared, ALL - own), within_s=5)
+    await eventually(on(shared, ALL - own), within_s=20)
     assert await resized.restarts() == await shared.restarts() == 0
 
 
@@ -315,7 +315,7 @@ async def test_a_restart_of_the_resource_manager_moves_nothing(manage: Manage, r
 
     await manager.process.restart()
     await eventually(manager.ready, within_s=20)
-    await eventually(on(late, ALL - own), within_s=5)
+    await eventually(on(late, ALL - own), within_s=20)
     await holds(on(exclusive, own), for_s=1)
 
 
