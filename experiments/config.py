@@ -25,6 +25,7 @@ BACKLOG: Final = "backlog"
 OVERLOAD: Final = "overload"
 STEADY: Final = "steady"
 STEADY_OLDER: Final = "steady-1.35"
+STEADY_PROTOCOLS: Final = (STEADY, STEADY_OLDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ TITLES: Final = {
 }
 #: Power of idle nodes by the energy that it is added to.
 _IDLE: Final = {"it_kwh": "idle_kw", "facility_kwh": "idle_facility_kw"}
+_SHOWN_LOAD: Final = 0.5
 #: By seed, of one arm at one load.
 Runs = dict[str, Row]
 Arms = Mapping[str, Runs]
@@ -39,6 +40,16 @@ def read(directory: Path) -> dict[tuple[str, float], dict[str, Runs]]:
         joules = float(row["it_kwh"]) * JOULES_PER_KWH / core_s if core_s else 0.0
         found[key.protocol, key.load][key.arm][str(key.seed)] = row | {"joules_per_core_second": str(joules)}
     return found
+
+
+def of_protocol(runs: Mapping[tuple[str, float], dict[str, Runs]], wanted: str) -> dict[float, dict[str, Runs]]:
+    """Return the runs of one protocol by load."""
+    return {load: arms for (protocol, load), arms in runs.items() if protocol == wanted}
+
+
+def shown_load(loads: Iterable[float]) -> float:
+    """Return the load of which a table over all loads shows who pays."""
+    return min(loads, key=lambda load: (load != _SHOWN_LOAD, load))
 
 
 def _value(row: Row, name: str, end_s: float) -> float:

@@ -8,7 +8,6 @@ table of an experiment over all loads is written into README.md, too, between th
 import re
 import sys
 from pathlib import Path
-from typing import Final
 
 from matplotlib.figure import Figure
 
@@ -29,13 +28,12 @@ from experiments.figures import (
     mean,
     mean_of,
     more,
+    of_protocol,
     paired,
     read,
+    shown_load,
 )
 from experiments.steady import SteadyReport
-
-#: Load of which the table over all loads shows who pays.
-_SHOWN_LOAD: Final = 0.5
 
 
 def _energy_table(arms: dict[str, Runs]) -> str:
@@ -78,11 +76,11 @@ def overview(name: str) -> str:
     if steady is not None:
         return steady.overview()
     runs = read(ROOT / name)
-    found = {load: arms for (protocol, load), arms in runs.items() if protocol == BACKLOG}
+    found = of_protocol(runs, BACKLOG)
     if not found:
         return overload.overview(next(iter(runs.values())))
-    shown_load = _SHOWN_LOAD if _SHOWN_LOAD in found else min(found)
-    shown = found[shown_load]
+    load = shown_load(found)
+    shown = found[load]
     present = groups_of(shown)
     performance, standard = ([group for group in present if group.startswith(of)] for of in ("perf", "stand"))
     columns = {f"saved at {load:g}, %": less(arms, "it_kwh", 1) for load, arms in found.items()}
@@ -90,7 +88,7 @@ def overview(name: str) -> str:
     columns |= {f"slowdown of {_title(each)}, % more": more(shown, f"{each}_slowdown") for each in standard}
     columns["transitions"] = count(shown, "transitions")
     table = arm_table((arm for arm in shown if arm != BASELINE), columns)
-    return f"{table}\n\n{len(shown[BASELINE])} seeds; columns after the savings are at load {shown_load:g}."
+    return f"{table}\n\n{len(shown[BASELINE])} seeds; columns after the savings are at load {load:g}."
 
 
 def _title(group: str) -> str:
@@ -135,7 +133,7 @@ def plot(name: str) -> None:
         steady.plot(name, ROOT / name / "savings.png")
         return
     runs = read(ROOT / name)
-    found = {load: arms for (protocol, load), arms in runs.items() if protocol == BACKLOG}
+    found = of_protocol(runs, BACKLOG)
     if not found:
         overload.plot(next(iter(runs.values())), name, ROOT / name / "savings.png")
         return

@@ -17,7 +17,7 @@ import numpy as np
 
 import joulie_core
 import joulie_sim
-from experiments.config import STEADY, STEADY_OLDER, Experiment
+from experiments.config import STEADY_PROTOCOLS, Experiment
 from joulie_sim.engine.arms import ARMS
 
 Row = dict[str, str]
@@ -94,7 +94,7 @@ def figures_of(row: Row) -> Row:
 
 def inputs_digest(experiment: Experiment, arm: str, protocol: str) -> str:
     """Return a digest of what a row depends on besides its key and the code."""
-    steady = protocol in (STEADY, STEADY_OLDER)
+    steady = protocol in STEADY_PROTOCOLS
     excluded = _NOT_OF_STEADY if steady else _NO_INPUTS
     values = {field.name: getattr(experiment, field.name) for field in fields(experiment)}
     # Fields that are at their default do not count: a field that is new changes no other experiment.

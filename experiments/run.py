@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from experiments.config import OVERLOAD, STEADY, STEADY_OLDER, Experiment
+from experiments.config import OVERLOAD, STEADY, STEADY_OLDER, STEADY_PROTOCOLS, Experiment
 from experiments.rows import (
     Row,
     RunKey,
@@ -69,7 +69,7 @@ class Runner:
 
     def _work(self, key: RunKey) -> tuple[Jobs, MeasuredWindow | None]:
         """Return the jobs of a row, and what is measured; None: all of it."""
-        steady = key.protocol in (STEADY, STEADY_OLDER)
+        steady = key.protocol in STEADY_PROTOCOLS
         workload_of = replace(key, protocol=STEADY if steady else key.protocol, arm="")
         if self._workload is None or self._workload_of != workload_of:
             self._workload_of = workload_of
@@ -117,11 +117,17 @@ def usable(experiment: Experiment, rows: Iterable[Row], runner: Runner) -> dict[
     Rows of other code are used as far as the first one of their protocol and arm, simulated anew, is the same.
     """
     found = {RunKey.of(row): row for row in rows}
+    protocols = dict.fromkeys(protocol for protocol, _ in experiment.protocols)
+    digests = {
+        (protocol, arm): inputs_digest(experiment, arm, protocol)
+        for protocol in protocols
+        for arm in experiment.arms_of(protocol)
+    }
     kept: dict[RunKey, Row] = {}
     same: dict[tuple[str, str, str], bool] = {}
     for key in planned(experiment):
         row = found.get(key)
-        if row is None or row["inputs"] != inputs_digest(experiment, key.arm, key.protocol):
+        if row is None or row["inputs"] != digests[key.protocol, key.arm]:
             continue
         made_by = (key.protocol, key.arm, row["code"])
         if row["code"] != code_digest() and made_by not in same:

@@ -27,7 +27,9 @@ from experiments.figures import (
     mean,
     mean_of,
     more,
+    of_protocol,
     paired,
+    shown_load,
 )
 from experiments.rows import Row
 from joulie_sim.tables import TextTable
@@ -39,8 +41,6 @@ _PACKING: Final = "most_allocated"
 _EURO_PER_KWH: Final = 0.20
 _CO2E_PER_KWH: Final = 0.21
 _DAYS_PER_YEAR: Final = 365.0
-#: Load of which the overview shows who pays.
-_SHOWN_LOAD: Final = 0.5
 
 #: By load.
 _Loads = Mapping[float, dict[str, Runs]]
@@ -58,12 +58,12 @@ class SteadyReport:
     def __init__(self, runs: Mapping[tuple[str, float], dict[str, Runs]], *, nodes: int, hours: float) -> None:
         self._nodes = nodes
         self._days = hours / 24.0
-        self._loads = _of_protocol(runs, STEADY)
-        self._older = _of_protocol(runs, STEADY_OLDER)
+        self._loads = _with_gpu_hours(of_protocol(runs, STEADY))
+        self._older = _with_gpu_hours(of_protocol(runs, STEADY_OLDER))
 
     def overview(self) -> str:
         """Return the savings over all loads, and who pays at one of them."""
-        load = _SHOWN_LOAD if _SHOWN_LOAD in self._loads else min(self._loads)
+        load = shown_load(self._loads)
         parts = [
             self._use(),
             self._savings(self._loads),
@@ -165,8 +165,8 @@ class SteadyReport:
         return lambda arm: f"{mean_of(arms[arm], 'power_cycles').mean / self._nodes / self._days:.1f}"
 
 
-def _of_protocol(runs: Mapping[tuple[str, float], dict[str, Runs]], wanted: str) -> _Loads:
-    """Return the runs of a protocol by load, with the hours of work of all GPUs."""
+def _with_gpu_hours(loads: _Loads) -> _Loads:
+    """Return the runs with the hours of work of all GPUs."""
     gpus = [group for group in TITLES if group.endswith("_gpu")]
 
     def hours(row: Row) -> str:
@@ -177,8 +177,7 @@ def _of_protocol(runs: Mapping[tuple[str, float], dict[str, Runs]], wanted: str)
             arm: {seed: row | {"gpu_hours": hours(row)} for seed, row in by_seed.items()}
             for arm, by_seed in arms.items()
         }
-        for (protocol, load), arms in runs.items()
-        if protocol == wanted
+        for load, arms in loads.items()
     }
 
 
