@@ -177,18 +177,6 @@ def test_control_groups_of_two_clusters_have_different_names(tmp_path):
     assert cgroups.group_name(tmp_path / "a") != cgroups.group_name(tmp_path / "b")
 
 
-@pytest.fixture
-def hierarchies(monkeypatch, tmp_path):
-    """Two cgroup v1 controllers, as directories."""
-    mounts = tmp_path / "mounts"
-    lines = [f"cgroup {tmp_path / name} cgroup rw 0 0" for name in ("cpuset", "memory")]
-    mounts.write_text("\n".join(["proc /proc proc rw 0 0", *lines]))
-    for name in ("cpuset", "memory"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
-    return tmp_path
-
-
 def test_control_groups_are_found_by_container_and_removed_from_the_bottom_up(hierarchies):
     cgroups.create("g")
     inner = hierarchies / "memory" / "g" / "kubepods" / "pod1" / "abc"
