@@ -6,7 +6,7 @@ class DevClusterError(Exception):
 
 
 class BinaryError(DevClusterError):
-    """A control-plane binary that is missing, has the wrong version, or cannot be built."""
+    """A control-plane binary that is missing, has the wrong version, or cannot be downloaded or built."""
 
 
 class StartError(DevClusterError):
@@ -31,3 +31,15 @@ class EngineError(DevClusterError):
 
 class RealNodeError(DevClusterError):
     """A host that cannot run a real node, or a container runtime that rejected a command."""
+
+
+class DownloadError(DevClusterError):
+    """A published file that cannot be downloaded. What it contains can still be built."""
+
+
+class ServerUnavailableError(DownloadError):
+    """A server that cannot be reached, does not answer, or cuts the connection."""
+
+
+class ChecksumError(DownloadError):
+    """A server that sent another file than the pinned one."""

@@ -1,1 +1,1 @@
-"""Executables that a cluster runs: pinned versions, lookup, and builds from source."""
+"""Executables that a cluster runs: pinned versions, lookup, downloads, and builds from source."""

@@ -14,7 +14,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,14 @@ def cached_path(cache: Path, module: Module, binary: Binary) -> Path:
     return cache / module.cache_key / binary
 
 
+def cache_lock(cache: Path, reporter: Reporter) -> AbstractContextManager[None]:
+    """Hold the lock of the cache: one process at a time downloads or builds; others wait and then use what is there."""
+    return file_lock(
+        cache / "build.lock",
+        on_wait=lambda: reporter.note("another process is downloading or building binaries; waiting for it"),
+    )
+
+
 def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter, *, kubernetes: str) -> None:
     """Build the binaries that are not in the cache. Blocks for minutes.
 
@@ -46,11 +54,7 @@ def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter, *, kubern
     Raises:
         BinaryError: no toolchain, not enough space, or a failed build; no partial file is left in the cache.
     """
-
-    def report_wait() -> None:
-        reporter.note("another process is building the control plane; waiting for it")
-
-    with file_lock(cache / "build.lock", on_wait=report_wait):
+    with cache_lock(cache, reporter):
         modules = ((module, _missing(cache, module, binaries)) for module in load_modules(kubernetes))
         missing = [(module, wanted) for module, wanted in modules if wanted]
         if not missing:

@@ -1,9 +1,9 @@
-"""Lookup of executables, in this order: given directory or `KUBEBUILDER_ASSETS`, PATH, the user's cache, a build.
+"""Lookup of executables: given directory or `KUBEBUILDER_ASSETS`, PATH, the user's cache, a download, a build.
 
 A binary is accepted only if its release (major and minor version) is the one pinned by its module, because flags and
 version skew differ between releases. Another release is an error in a given directory and is ignored on PATH.
-Binaries in the cache were built from the pinned files, so their version is not queried. The caller, or the variable
-`JOULIE_KUBERNETES`, chooses among the minor releases of Kubernetes.
+Binaries in the cache were built from pinned sources or have a pinned checksum, so their version is not queried. The
+caller, or the variable `JOULIE_KUBERNETES`, chooses among the minor releases of Kubernetes.
 """
 
 import os
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from joulie_devcluster.binaries.build import build, cached_path
 from joulie_devcluster.binaries.modules import DEFAULT_KUBERNETES, Binary, kubernetes_minors, module_of
+from joulie_devcluster.binaries.obtain import find_cached, obtain
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.host.progress import Reporter, SilentReporter
@@ -100,7 +100,12 @@ def selected_kubernetes(minor: str | None = None) -> str:
 
 
 def find(
-    binary: Binary, *, directory: Path | None = None, cache: Path | None = None, kubernetes: str | None = None
+    binary: Binary,
+    *,
+    directory: Path | None = None,
+    cache: Path | None = None,
+    kubernetes: str | None = None,
+    from_source: bool = False,
 ) -> LocatedBinary | None:
     """Find a usable binary.
 
@@ -109,9 +114,10 @@ def find(
         directory: searched first; None is `KUBEBUILDER_ASSETS`, if set.
         cache: the cache; None is the user's.
         kubernetes: see `selected_kubernetes`.
+        from_source: ignore a downloaded one in the cache.
 
     Returns:
-        None if the binary has to be built.
+        None if the binary has to be downloaded or built.
 
     Raises:
         BinaryError: the given directory does not exist or contains another release of the binary.
@@ -135,8 +141,8 @@ def find(
         version = query_version(Path(on_path), binary)
         if _is_release(version, module.release):
             return LocatedBinary(binary, Path(on_path).resolve(), version, BinarySource.PATH)
-    cached = cached_path(cache if cache is not None else cache_home(), module, binary)
-    return LocatedBinary(binary, cached, module.version, BinarySource.CACHE) if cached.exists() else None
+    cached = find_cached(cache if cache is not None else cache_home(), module, binary, from_source=from_source)
+    return LocatedBinary(binary, cached, module.version, BinarySource.CACHE) if cached is not None else None
 
 
 def ensure(
@@ -146,35 +152,38 @@ def ensure(
     cache: Path | None = None,
     reporter: Reporter | None = None,
     kubernetes: str | None = None,
+    from_source: bool = False,
 ) -> Mapping[Binary, Path]:
-    """Find binaries, and build those that are not found, which takes minutes. Blocks.
+    """Find binaries; download or build those that are not found, which takes minutes. Blocks.
 
     Args:
         binaries: which ones.
         directory: searched first; None is `KUBEBUILDER_ASSETS`, if set.
         cache: the cache; None is the user's.
-        reporter: receives the progress of a build.
+        reporter: receives the progress of downloads and builds.
         kubernetes: see `selected_kubernetes`.
+        from_source: build those that are not found, and do not use downloaded ones.
 
     Returns:
         The path of each binary.
 
     Raises:
-        BinaryError: a binary is not found and cannot be built; the message states what the user can do.
+        BinaryError: a binary is not found and can neither be downloaded nor built; the message states what the user can
+            do.
     """
     cache = cache if cache is not None else cache_home()
     minor = selected_kubernetes(kubernetes)
     paths: dict[Binary, Path] = {}
     missing: list[Binary] = []
     for binary in binaries:
-        found = find(binary, directory=directory, cache=cache, kubernetes=minor)
+        found = find(binary, directory=directory, cache=cache, kubernetes=minor, from_source=from_source)
         if found is None:
             missing.append(binary)
         else:
             paths[binary] = found.path
     if missing:
-        build(cache, missing, reporter if reporter is not None else SilentReporter(), kubernetes=minor)
-        paths.update({binary: cached_path(cache, module_of(binary, minor), binary) for binary in missing})
+        receiver = reporter if reporter is not None else SilentReporter()
+        paths.update(obtain(cache, missing, receiver, kubernetes=minor, from_source=from_source))
     return paths
 
 

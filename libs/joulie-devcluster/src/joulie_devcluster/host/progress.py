@@ -27,6 +27,9 @@ class Reporter(Protocol):
     def finish(self) -> None:
         """End the current step."""
 
+    def abandon(self) -> None:
+        """End the current step, which has no result."""
+
 
 class SilentReporter:
     """A reporter without output."""
@@ -41,6 +44,9 @@ class SilentReporter:
         """Do nothing."""
 
     def finish(self) -> None:
+        """Do nothing."""
+
+    def abandon(self) -> None:
         """Do nothing."""
 
 
@@ -73,6 +79,10 @@ class LineReporter:
         """Print how long the step took."""
         self.note(f"{self._step}: done in {time.monotonic() - self._started_s:.0f} s")
 
+    def abandon(self) -> None:
+        """Print after how long the step was abandoned."""
+        self.note(f"{self._step}: abandoned after {time.monotonic() - self._started_s:.0f} s")
+
 
 class BarReporter:
     """A reporter for terminals: one bar per step."""
@@ -100,6 +110,12 @@ class BarReporter:
         """Fill the bar and stop its clock."""
         if self._task is not None:
             self._progress.update(self._task, completed=1, total=1, detail="")
+            self._progress.stop_task(self._task)
+
+    def abandon(self) -> None:
+        """Stop the clock of the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, detail="abandoned")
             self._progress.stop_task(self._task)
 
 
