@@ -130,7 +130,7 @@ def test_published_binaries_are_downloaded_verified_and_installed_as_executables
     assert site.built == []
     assert reporter.notes == []
     assert [state for _, state in reporter.steps] == ["done"] * 3
-    assert reporter.steps[1][0] == f"download kubernetes {KUBERNETES}: kube-apiserver"
+    assert reporter.steps[1][0] == f"download published kubernetes {KUBERNETES}: kube-apiserver"
     assert (0, 0, f"megabytes from {site.netloc}") in reporter.progress
     assert files(tmp_path) == sorted(["build.lock", *WANTED])
 

@@ -222,11 +222,11 @@ class _Http(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         limits = self._limits
 
-        class Connection(http.client.HTTPConnection):
+        class _Connection(http.client.HTTPConnection):
             def connect(self) -> None:
                 _connect(self, super().connect, limits)
 
-        return self.do_open(Connection, req)
+        return self.do_open(_Connection, req)
 
 
 class _Https(urllib.request.HTTPSHandler):
@@ -237,11 +237,11 @@ class _Https(urllib.request.HTTPSHandler):
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         limits = self._limits
 
-        class Connection(http.client.HTTPSConnection):
+        class _Connection(http.client.HTTPSConnection):
             def connect(self) -> None:
                 _connect(self, super().connect, limits)
 
-        return self.do_open(Connection, req, context=ssl.create_default_context())
+        return self.do_open(_Connection, req, context=ssl.create_default_context())
 
 
 def _connect(connection: http.client.HTTPConnection, connect: Callable[[], None], limits: DownloadLimits) -> None:

@@ -124,7 +124,7 @@ def _download_all(
 
 
 def _download(cache: Path, entry: _Pending, reporter: Reporter, limits: DownloadLimits) -> None:
-    reporter.begin(f"download {entry.title}: {', '.join(entry.binaries)}")
+    reporter.begin(f"download published {entry.title}: {', '.join(entry.binaries)}")
     # A fixed name: the lock makes it exclusive, and the next download overwrites the file of a killed one.
     partial = cache / "download"
     try:
