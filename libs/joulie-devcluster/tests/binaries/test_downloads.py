@@ -147,6 +147,28 @@ def test_what_was_downloaded_is_found_in_the_cache_and_not_downloaded_again(site
     assert (located.path, located.source, located.version) == (paths[Binary.ETCD], BinarySource.CACHE, ETCD)
 
 
+def test_a_binary_that_is_asked_for_twice_is_downloaded_once(site, tmp_path):
+    _, reporter = get(tmp_path, (Binary.SCHEDULER, Binary.SCHEDULER))
+    assert site.paths == [COMMAND_PATHS[1]]
+    assert reporter.steps == [[f"download published kubernetes {KUBERNETES}: kube-scheduler", "done"]]
+
+
+def test_binaries_of_one_archive_are_downloaded_together(site, monkeypatch, tmp_path):
+    plugins = (Binary.CNI_LOOPBACK, Binary.CNI_PTP)
+    version = module_of(Binary.CNI_PTP).version
+    content = archive({f"./{plugin}": program(plugin) for plugin in plugins})
+    pins = tmp_path / "cni.toml"
+    pins.write_text(
+        f'[cni."{version}"]\nurl = "https://cni.test/cni.tgz"\nmember = "{{binary}}"\n'
+        f'sha256 = {{amd64 = "{sha256(content)}", arm64 = "{sha256(content)}"}}\n'
+    )
+    monkeypatch.setattr(releases, "PINS", pins)
+    site.content["/cni.test/cni.tgz"] = content
+    paths, _ = get(tmp_path, plugins)
+    assert site.paths == ["/cni.test/cni.tgz"]
+    assert {each: path.read_bytes() for each, path in paths.items()} == {each: program(each) for each in plugins}
+
+
 def test_another_checksum_is_another_entry_in_the_cache(site, monkeypatch, tmp_path):
     before, _ = get(tmp_path, (Binary.ETCD,))
     newer = archive({f"etcd-{ETCD}/etcd": b"newer"})

