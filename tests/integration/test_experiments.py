@@ -124,8 +124,9 @@ def test_a_load_that_lasts_is_simulated_with_both_kube_schedulers_and_a_window_o
     ]
     runner = Runner(steady)
     rows = [runner.row(key) for key in keys]
-    # As much work in the window whatever the arm, which is in use of the cores where nothing waits or is slowed down.
-    assert len({row["core_hours"] for row in rows}) == 1
+    # About as much work in the window whatever the arm: of jobs over its ends, a faster model does another part within.
+    work = [float(row["core_hours"]) for row in rows]
+    assert max(work) < 1.02 * min(work)
     assert 0.1 < float(rows[0]["cores_held"]) < 0.35
     assert float(rows[0]["end_s"]) > 36 * 3600.0
     assert len({row["it_kwh"] for row in rows}) == 3, "two strategies, and two ways to balance"
