@@ -48,7 +48,7 @@ def test_a_server_without_gpus_boots_in_ten_minutes(equal_jobs) -> None:
     nodes = [node for node in default_nodes(20) if not any(key.endswith("/gpu") for key in node.allocatable)]
     machines = machines_of(nodes, Inventory.load())
     cores = int(machines.allocatable[0].max() / 1000)
-    result = _run(machines, equal_jobs([3600.0] * 5, cores=cores))
+    result = _run(machines, equal_jobs([3600.0] * 5, cores=cores, work_s=10_000.0))
     assert 600.0 <= (result.jobs.started_s - 3600.0).max() <= 600.0 + 2 * _SLEEP.interval_s
 
 

@@ -89,6 +89,6 @@ def test_all_files_are_written_with_both_arms(tmp_path):
     assert "| saved | - | 37.0 % |" in text
     with paths[1].open() as file:
         pods = list(csv.DictReader(file))
-    assert pods[-1] == {"arm": "with", "pod": "p1", "wait_s": "700.0", "work_s": "3600.0", "finished": "True"}
+    assert pods[-1] == {"arm": "with", "pod": "p1", "wait_s": "1300.0", "work_s": "3600.0", "finished": "True"}
     assert "A second of the clock is 2.4 minutes of the day" in text
     assert paths[3].read_bytes().startswith(b"\x89PNG")

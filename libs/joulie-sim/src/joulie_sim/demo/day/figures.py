@@ -128,8 +128,9 @@ def scaling_note(scale: DayScale) -> str:
     return (
         f"A second of the clock is {second_min:.1f} minutes of the day. Scaled are the work of pods, energy, arrivals, "
         f"boots ({SERVERS.boot_s / _MINUTE_S:.0f} min, of servers with GPUs {SERVERS.gpu_boot_s / _MINUTE_S:.0f} min), "
-        f"power-offs ({SERVERS.off_s / _MINUTE_S:.0f} min) and the policy's times. Not scaled is what programs take: a second in which kube-scheduler tries a pod again, a "
-        "service passes over its nodes or the machine is busy counts as that many minutes of the day."
+        f"power-offs ({SERVERS.off_s / _MINUTE_S:.0f} min) and the policy's times. Not scaled is what programs take: a "
+        "second in which kube-scheduler tries a pod again, a service passes over its nodes or the machine is busy "
+        "counts as that many minutes of the day."
     )
 
 
