@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 from joulie_actuator import results
 from joulie_actuator.hardware import rapl
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import WrittenKnob
 from joulie_actuator.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
 from joulie_actuator.hardware.sysfs import SysfsKnob
 from joulie_actuator.outcome import ControlOutcome

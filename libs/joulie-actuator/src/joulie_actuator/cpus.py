@@ -17,29 +17,25 @@ from joulie_actuator.frequency_arbiter import FrequencyArbiter, Tuning
 from joulie_actuator.frequency_sampler import FrequencySampler
 from joulie_actuator.hardware import cpuinfo, hsmp, rapl
 from joulie_actuator.hardware.cpuinfo import HostCpus
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoredKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.hardware.power_meter import PowerMeter, ZoneReading
 from joulie_actuator.hardware.rapl import RaplZone
 from joulie_actuator.hardware.sysfs import SysfsTree, parse_cpu_list
 from joulie_actuator.hardware.topology import CPU_ROOT
 from joulie_actuator.outcome import ControlOutcome, failed
 from joulie_actuator.protocol import (
-    CpuClassesReport,
-    CpuDescription,
-    CpuReadings,
     DescribeCpu,
     LeaseKind,
-    PolicyReading,
     ReadCpu,
-    Reply,
-    RestoreReport,
     SetCpuCap,
     SetCpuClasses,
     SetCpuTuning,
     SetThrottle,
 )
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuClassesReport, CpuDescription, CpuReadings, PolicyReading, Reply, RestoreReport
 from joulie_actuator.tuning import TUNING, tuning_outcome
 from joulie_core.control_result import ControlResult
 

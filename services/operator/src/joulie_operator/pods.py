@@ -1,4 +1,4 @@
-"""What the operator keeps of each watched pod: its node and its demand, so that tens of thousands stay small."""
+"""Summaries of the watched pods, their nodes and demands, so that tens of thousands stay small; and their decoder."""
 
 import sys
 from collections.abc import Callable

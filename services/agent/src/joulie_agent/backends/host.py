@@ -17,20 +17,13 @@ from joulie_actuator.hardware.rapl import UW_PER_WATT
 from joulie_actuator.hardware.rapl_domains import ConstraintReading
 from joulie_actuator.outcome import ControlOutcome, blocked, failed
 from joulie_actuator.protocol import (
-    CpuDescription,
-    CpuReadings,
     DescribeCpu,
     DescribeGpu,
     Epp,
-    ErrorReply,
-    GpuDescription,
-    GpuReadings,
     ReadCpu,
     ReadGpu,
-    Reply,
     Request,
     Restore,
-    RestoreReport,
     SetCpuCap,
     SetCpuTuning,
     SetGpuCaps,
@@ -39,6 +32,15 @@ from joulie_actuator.protocol import (
     Subsystem,
 )
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import (
+    CpuDescription,
+    CpuReadings,
+    ErrorReply,
+    GpuDescription,
+    GpuReadings,
+    Reply,
+    RestoreReport,
+)
 from joulie_actuator.results import join_messages, restore_messages
 from joulie_agent.backends.base import (
     NO_RANGE,
