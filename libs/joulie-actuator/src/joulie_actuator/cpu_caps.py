@@ -47,10 +47,10 @@ Answers: TypeAlias = Sequence[tuple[ZoneCap, WrittenKnob | HardwareFailure]]
 
 
 def set_caps(
-    writer: JournaledWriter, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[HardwareFailure]
+    writer: JournaledWriter, zones: Sequence[RaplZone], cap_watts_per_package: float, missing: Sequence[HardwareFailure]
 ) -> ControlOutcome:
     """Cap every package; `missing`: a failure for each package without a known zone."""
-    caps = split_cap(zones, cap_watts)
+    caps = split_cap(zones, cap_watts_per_package)
     backend = next((cap.zone.backend for cap in caps), RAPL)
     without = [zone.power_limit for zone in zones if isinstance(zone.power_limit, HardwareFailure)]
     if without or not caps:
@@ -67,7 +67,7 @@ def set_caps(
     messages = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
     clamped = [cap for cap in bounded if cap.clamped]
     messages += [f"{cap.zone.name} is limited to {_watts(cap.limit_uw)} by its range" for cap in clamped]
-    messages += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
+    messages += [_no_limit(cap, cap_watts_per_package) for cap in caps if cap.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
     return ControlOutcome(
         result=ControlResult.APPLIED,
@@ -177,10 +177,11 @@ def zone_knobs(zone: RaplZone) -> list[Knob]:
     return [knob for knob in knobs if isinstance(knob, SysfsKnob)]
 
 
-def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
+def _no_limit(cap: ZoneCap, cap_watts_per_package: float) -> str:
     end = _watts(cap.knob.limits.high)
     return (
-        f"no limit is set on {cap.zone.name}: {cap_watts:g} W per package is not below the maximum of its range, {end}"
+        f"no limit is set on {cap.zone.name}: {cap_watts_per_package:g} W per package is not below the maximum of its "
+        f"range, {end}"
     )
 
 

@@ -76,8 +76,8 @@ class CpuHandler:
         if self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S or any(zone.moved for zone in self._cpus.zones):
             self._discover()
         match request:
-            case SetCpuCap(cap_watts_per_package=cap_watts, release_throttle=release):
-                done = self._cap(cap_watts)
+            case SetCpuCap(cap_watts_per_package=cap_watts_per_package, release_throttle=release):
+                done = self._cap(cap_watts_per_package)
                 return self._release(done, throttles=True) if release else done
             case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
                 done = self._throttle(throttle_pct)
@@ -147,10 +147,10 @@ class CpuHandler:
             self._revision += 1
         self._cpus = found
 
-    def _cap(self, cap_watts: float) -> ControlOutcome:
+    def _cap(self, cap_watts_per_package: float) -> ControlOutcome:
         if isinstance(self.writer, HardwareFailure):
             return results.failed(cpu_caps.RAPL, [self.writer])
-        return cpu_caps.set_caps(self.writer, self._cpus.zones, cap_watts, self._packages_without_zone())
+        return cpu_caps.set_caps(self.writer, self._cpus.zones, cap_watts_per_package, self._packages_without_zone())
 
     def _packages_without_zone(self) -> list[HardwareFailure]:
         """Return a failure for each package that RAPL neither caps nor measures while it does so for others."""
