@@ -1,8 +1,4 @@
-"""Decoded forms of the objects that the operator watches: a few values of each, so that tens of thousands stay small.
-
-The reflectors use the decoders. Of a pod its demand and its node are kept; of an object that the operator itself
-publishes, what is needed to see whether others have changed it.
-"""
+"""Decoded forms of the objects that the operator publishes: what is needed to see whether others have changed them."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,22 +9,7 @@ import pydantic
 from joulie_api.decoding import decode
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
-from joulie_core.names import NodeName
 from joulie_core.plausible import reading_watts
-
-
-@dataclass(frozen=True, slots=True)
-class PodSummary:
-    """One active pod; a finished one is `NO_POD`."""
-
-    #: None while the pod waits for a node.
-    node: NodeName | None
-    performance: bool
-    cpu_cores: float
-    gpus: float
-
-
-NO_POD: Final = PodSummary(node=None, performance=False, cpu_cores=0, gpus=0)
 
 
 class PublishedCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -19,15 +19,15 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerOff, has_way_off, is_own_request
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.curves import node_curves
 from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
 from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
-from joulie_operator.sleep.records import state_label
+from joulie_operator.sleep.records import marked_shutdown, state_label
 from joulie_operator.sleep.surroundings import Surroundings
-from joulie_operator.sleep.switched_off import marked_shutdown
 from joulie_operator.sleep.watches import WatchedCluster
 
 #: Labels of nodes that the cluster itself needs; an external etcd is as much of it as the API server.
@@ -187,7 +187,7 @@ def idle_watts(view: HardwareView | None) -> float:
     if view is None or curves is None:
         return 0.0
     gpus = view.gpu.count * view.gpu.spec.idle_watts if view.gpu is not None else 0.0
-    return curves.wall_watts[0] + gpus
+    return curves.wall_watts[0] + gpus_at_wall(gpus, view.gpu_max_watts)
 
 
 def _node(
