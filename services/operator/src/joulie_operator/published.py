@@ -11,6 +11,7 @@ import msgspec
 import pydantic
 
 from joulie_api.decoding import decode
+from joulie_api.wire.metadata import WireOwner
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
 from joulie_core.names import NodeName
@@ -70,13 +71,8 @@ class PublishedTwin:
     server_source: str = ""
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    uid: str = ""
-
-
 class _Meta(msgspec.Struct, rename="camel"):
-    owner_references: list[_Owner] | None = None
+    owner_references: list[WireOwner] | None = None
 
 
 class _TargetStatus(msgspec.Struct):
