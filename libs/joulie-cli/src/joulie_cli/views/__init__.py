@@ -1,6 +1,7 @@
 """Views: the parts of objects that are shown, and their decoding; other fields are skipped. No I/O.
 
-Absent fields are None. Words of resources stay as they are written, so that values of a newer release are shown too.
+Absent fields are None. Words of resources stay as they are written, so that values of a newer release are shown too:
+the models of `joulie_core.kinds` would refuse an object with a value that this release does not know.
 Figures that the services do not use as such, as a cap of 0 W, are None.
 """
 
