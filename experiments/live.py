@@ -28,6 +28,7 @@ from joulie_devcluster.host.progress import Reporter, terminal_reporter
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.record import PodTrack
+from joulie_sim.demo.scenario import work_of
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.without_joulie import PackagePowerModel
 from joulie_sim.energy import JOULES_PER_KWH, kwh_until
@@ -83,7 +84,7 @@ def workload(classes: Sequence[NodeClass]) -> tuple[WorkItem, ...]:
         cpu_load=0.5,
         gpu_load=0.5,
     )
-    return generate(mix, seed=1)
+    return work_of(classes, generate(mix, seed=1))
 
 
 async def measure(arm: str, classes: tuple[NodeClass, ...], items: Sequence[WorkItem], reporter: Reporter) -> LiveRun:

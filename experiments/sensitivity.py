@@ -7,12 +7,10 @@ same seeds, and the saving of each arm is compared with that of the constants th
 import copy
 import csv
 import sys
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from statistics import fmean
 from typing import Any, Final
 from unittest.mock import patch
@@ -22,7 +20,7 @@ from matplotlib.figure import Figure
 from experiments.config import ROOT, Experiment
 from experiments.report import write_between
 from experiments.rows import Row, text_row, write_rows
-from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.inventory import Inventory, inventory_data
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_core.power.server import MeasuredServer, ServerModels
 from joulie_sim.engine import job_flow
@@ -51,16 +49,7 @@ class MovedConstants:
 
 def shipped() -> MovedConstants:
     """Return the constants that ship."""
-    data, models = (
-        tomllib.loads(files("joulie_core.hardware").joinpath(name).read_text(encoding="utf-8"))
-        for name in ("inventory.toml", "power_models.toml")
-    )
-    inventory = data | {
-        "response": {**data["response"], **models["response"]},
-        "curve": models["curve"],
-        "natural_share": models["natural_share"],
-    }
-    return MovedConstants(inventory, ServerModels.load(), tuple(SENSITIVITY[kind].value for kind in WorkKind))
+    return MovedConstants(inventory_data(), ServerModels.load(), tuple(SENSITIVITY[kind].value for kind in WorkKind))
 
 
 def _response(name: str, field: str, value: float) -> Callable[[MovedConstants], MovedConstants]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from joulie_devcluster.control_plane.nodes import NodeClass
+from joulie_sim.demo.scenario import work_of
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, TraceNode, TracePod, read_nodes, read_pods
@@ -55,5 +56,6 @@ class Trace:
 
     def jobs(self, pods: Sequence[TracePod], *, node_scale: float, window_s: float, load: float) -> Jobs:
         """Return pods as jobs that arrive within the window and offer the load to the scaled nodes."""
-        capacity = capacity_of(scaled_groups(self.all_nodes, node_scale))
-        return Jobs.of(replay(pods, capacity=capacity, window_s=window_s, load=load, longest_s=window_s))
+        groups = scaled_groups(self.all_nodes, node_scale)
+        items = replay(pods, capacity=capacity_of(groups), window_s=window_s, load=load, longest_s=window_s)
+        return Jobs.of(work_of(node_classes(groups), items))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-#: Seconds of work at full speed; a pod without it runs until it is deleted.
+#: Seconds of work on the reference model at full speed; a pod without it runs until it is deleted.
 DURATION: Final = "sim.joulie.io/duration-seconds"
 #: Busy share of the requested cores, in [0, 1].
 CPU_UTILIZATION: Final = "sim.joulie.io/cpu-utilization"

@@ -1,14 +1,14 @@
 """Simulated hardware of Kubernetes nodes: from labels and allocatable resources, completed from the inventory.
 
 Every node whose labels or resources describe any hardware gets it; for a model that the inventory does not have, the
-vendor's generic one is used.
+vendor's generic one is used. A model whose work per second is not known does that of the reference model.
 """
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, view_from_node
 from joulie_core.node import Node
 from joulie_core.quantity import QuantityError, parse_quantity
-from joulie_sim.physics.parts import CpuPart, GpuPart, Hardware
+from joulie_sim.physics.parts import ASSUMED_WORK, CpuPart, GpuPart, Hardware
 
 
 def hardware_of(node: Node, inventory: Inventory) -> Hardware:
@@ -30,6 +30,7 @@ def _cpu(node: Node, view: HardwareView) -> CpuPart | None:
         curve=view.cpu.spec.curve,
         min_cap_watts=view.cpu.min_watts_per_socket,
         max_cap_watts=view.cpu.max_watts_per_socket,
+        work_per_thread=view.cpu.work_per_thread or ASSUMED_WORK,
     )
 
 
@@ -45,6 +46,7 @@ def _gpu(view: HardwareView) -> GpuPart | None:
         min_cap_watts=view.gpu.min_watts,
         max_cap_watts=view.gpu.max_watts,
         default_cap_watts=view.gpu.default_watts,
+        work_per_gpu=view.gpu.work_per_gpu or ASSUMED_WORK,
     )
 
 

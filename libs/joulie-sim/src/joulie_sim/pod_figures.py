@@ -1,6 +1,6 @@
 """Figures of the course of pods, by their times in seconds; of one pod or of arrays over pods.
 
-The work of a pod is the time that it takes alone at full speed.
+The work of a pod is the time that it takes alone on the reference model at full speed, whatever model it runs on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ def wait(created_s: Seconds, bound_s: Seconds) -> Seconds:
 
 
 def slowdown(started_s: Seconds, ended_s: Seconds, work_s: Seconds) -> Seconds:
-    """Return the time from start to end over the work, which is what caps cost."""
+    """Return the time from start to end over the work, which is what caps and slow models cost."""
     return (ended_s - started_s) / work_s
 
 

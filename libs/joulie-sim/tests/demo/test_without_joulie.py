@@ -63,7 +63,9 @@ def compared():
 
 
 def test_pods_run_at_their_times_with_and_without_joulie(compared) -> None:
-    assert compared.without.slowdowns == {WorkloadClass.PERFORMANCE: None, WorkloadClass.STANDARD: pytest.approx(1.0)}
+    assert compared.without.slowdowns[WorkloadClass.PERFORMANCE] is None
+    # Nothing but the model decides: the reference's EPYC 7763 is the slowest, EPYC 9354 the fastest.
+    assert 1.0 / 1.82 < compared.without.slowdowns[WorkloadClass.STANDARD] < 1.0
     assert compared.without.transitions == 0
     assert compared.simulated.transitions > 0
 

@@ -1,5 +1,7 @@
 """Small clusters and workloads for the engine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,32 @@ _GIB = 1024**3
 @pytest.fixture(scope="session")
 def machines() -> Machines:
     return machines_of(default_nodes(40), Inventory.load())
+
+
+def _equally_fast(machines: Machines) -> Machines:
+    """Return nodes whose devices all do the work of the reference model: jobs take their work in seconds."""
+    hardware = (group.hardware for group in machines.groups)
+    equal = (
+        replace(
+            parts,
+            cpu=parts.cpu and replace(parts.cpu, work_per_thread=1.0),
+            gpu=parts.gpu and replace(parts.gpu, work_per_gpu=1.0),
+        )
+        for parts in hardware
+    )
+    groups = tuple(replace(group, hardware=parts) for group, parts in zip(machines.groups, equal, strict=True))
+    return replace(machines, groups=groups)
+
+
+@pytest.fixture(scope="session")
+def equally_fast():
+    """Return a function that makes all models of nodes as fast as the reference."""
+    return _equally_fast
+
+
+@pytest.fixture(scope="session")
+def equal_machines(machines: Machines) -> Machines:
+    return _equally_fast(machines)
 
 
 @pytest.fixture(scope="session")

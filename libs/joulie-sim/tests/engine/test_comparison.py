@@ -106,7 +106,8 @@ def test_what_cannot_be_compared_is_refused(results, reason) -> None:
         compare(results, "base")
 
 
-def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
+def test_the_figures_are_those_of_the_jobs(equal_machines, equal_jobs) -> None:
+    machines = equal_machines
     jobs = equal_jobs([0.0, 0.0, 100.0], cores=2, work_s=50.0)
     jobs.performance[0] = True
     result = Simulation(machines, jobs, ARMS["kube_default"], SimulationSettings(horizon_s=120.0)).run()
@@ -131,7 +132,8 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     assert msgspec.json.decode(msgspec.json.encode(summary), type=SimulationSummary) == summary
 
 
-def test_devices_that_jobs_held_are_those_of_their_work_where_nothing_slows_it_down(machines, busy_jobs) -> None:
+def test_devices_that_jobs_held_are_those_of_their_work_where_nothing_slows_it_down(equal_machines, busy_jobs) -> None:
+    machines = equal_machines
     result = Simulation(machines, busy_jobs, ARMS["kube_default"], SimulationSettings()).run()
     summary = summarize(result, busy_jobs, machines)
     assert summary.missed == 0
@@ -142,7 +144,8 @@ def test_devices_that_jobs_held_are_those_of_their_work_where_nothing_slows_it_d
     assert 0.05 < summary.gpus_held < 0.3
 
 
-def test_a_job_that_waits_is_stretched_and_not_slowed_down(machines, equal_jobs) -> None:
+def test_a_job_that_waits_is_stretched_and_not_slowed_down(equal_machines, equal_jobs) -> None:
+    machines = equal_machines
     cores = int(machines.allocatable[0].max()) // 1000
     largest = int((machines.allocatable[0] // 1000 >= cores).sum())
     jobs = equal_jobs([0.0] * (largest + 1), cores=cores, work_s=50.0)

@@ -1,5 +1,6 @@
 """The jobs of one node over time."""
 
+from dataclasses import replace
 from math import inf, isclose
 
 import pytest
@@ -142,7 +143,9 @@ def test_every_job_gets_exactly_its_work(steps) -> None:
 
 
 def test_limits_reach_the_devices_of_limited_jobs_only() -> None:
-    node = NodeRuntime(_GPU_GROUP.hardware, CalibratedPowerModel(_GPU_GROUP), DeviceLimits(200.0, 0.8))
+    parts = _GPU_GROUP.hardware
+    hardware = replace(parts, gpu=replace(parts.gpu, work_per_gpu=1.0))
+    node = NodeRuntime(hardware, CalibratedPowerModel(_GPU_GROUP), DeviceLimits(200.0, 0.8))
     free = node.watts
     standard, performance = RunningJob(8.0, 2, 1.0, 1.0, limited=True), RunningJob(8.0, 2, 1.0, 1.0)
     node.start(0, performance, 100.0)

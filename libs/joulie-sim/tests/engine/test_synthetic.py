@@ -24,8 +24,10 @@ def test_the_same_seed_gives_the_same_jobs_and_another_one_others(machines, jobs
 
 
 def test_the_work_offers_the_load_of_gpus_and_of_cores(machines, jobs) -> None:
-    gpu_s = float((jobs.gpus * jobs.work_s).sum())
-    core_s = float((jobs.cpu_milli / 1000 * jobs.work_s).sum())
+    gpu_rates = machines.mean_work_per_gpu[jobs.gpu_resource]
+    taken_s = jobs.work_s / np.where(jobs.gpus > 0, gpu_rates, machines.mean_work_per_thread)
+    gpu_s = float((jobs.gpus * taken_s).sum())
+    core_s = float((jobs.cpu_milli / 1000 * taken_s).sum())
     assert gpu_s / (machines.gpus.sum() * _DAY_S) == pytest.approx(0.6, rel=0.01)
     assert core_s / (machines.allocatable[0].sum() / 1000 * _DAY_S) == pytest.approx(0.6, rel=0.01)
 

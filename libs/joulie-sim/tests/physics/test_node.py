@@ -80,7 +80,7 @@ def test_jobs_get_different_gpus_and_a_gpu_cap_slows_only_gpu_jobs():
     assert node.point.gpu_watts == (400.0, 400.0, 400.0, 40.0)
     node.control(Controls(gpu_cap_watts=130.0), 0.0)
     assert node.point.gpu_watts == pytest.approx((130.0, 130.0, 130.0, 40.0))
-    assert {job.request.key: pytest.approx(job.speed) for job in node.jobs} == {"g": 0.5, "h": 0.5, "c": 1.0}
+    assert {job.request.key: pytest.approx(job.work_per_s) for job in node.jobs} == {"g": 0.5, "h": 0.5, "c": 1.0}
 
 
 def test_a_freed_gpu_is_assigned_next():

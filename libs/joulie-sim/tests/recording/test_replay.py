@@ -17,8 +17,8 @@ END_S = 3600.0
 START = StartLine(format=FORMAT, started_at="2026-01-01T00:00:00Z", version="1", names_kept=False, under_joulie=False)
 
 
-def node(name, gpus=0, gpu_model=None):
-    labels = {"joulie.io/hw.cpu-model": "AMD-EPYC-7543", "joulie.io/hw.cpu-sockets": "2"}
+def node(name, gpus=0, gpu_model=None, cpu="AMD-EPYC-7763"):
+    labels = {"joulie.io/hw.cpu-model": cpu, "joulie.io/hw.cpu-sockets": "2"}
     offered = {"cpu": "128", "memory": "256Gi", "pods": "110"}
     if gpus:
         labels |= {"nvidia.com/gpu.product": gpu_model}
@@ -60,6 +60,13 @@ def replayed(*pods, nodes=None, use=None, **changes):
 def test_a_pod_arrives_when_it_was_created_and_works_while_it_was_bound() -> None:
     (item,) = replayed(pod(), use=AssumedUse(cpu=0.3)).items
     assert (item.arrives_s, item.work_s, item.cpu_milli, item.cpu_utilization) == (60.0, 100.0, 4000, 0.3)
+
+
+def test_time_on_a_fast_model_is_more_work() -> None:
+    nodes = (node("n1", cpu="AMD-EPYC-7543"), node("n2", gpus=2, gpu_model="NVIDIA-H100-80GB-HBM3"))
+    gpu_pod = pod(node="n2", gpus=1, gpu_resource="nvidia.com/gpu", gpu_model="NVIDIA H100 SXM")
+    items = replayed(pod(), gpu_pod, pod(node="not recorded"), nodes=nodes).items
+    assert sorted(item.work_s for item in items) == pytest.approx([100.0, 132.0, 195.0])
 
 
 @pytest.mark.parametrize(

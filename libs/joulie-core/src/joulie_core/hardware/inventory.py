@@ -2,8 +2,8 @@
 
 Guarantees to recognise what `/proc/cpuinfo`, NVML, AMD SMI, device plugins' labels and the openb trace call a model, in
 any letter case and with any separators, and to grade the match: the very model, a close relative, or a guess by
-vendor. Figures are the data files' (`inventory.toml`, `power_models.toml`), each with its source; what the hardware
-itself reports is always better.
+vendor. Figures are the data files' (`inventory.toml`, `power_models.toml`, `work_rates.toml`), each with its source;
+what the hardware itself reports is always better.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.hardware.power_curve import CapResponse, PowerCurve
+from joulie_core.hardware.work_rates import WorkRate, WorkRates
 from joulie_core.kinds.node_hardware import Exactness
 
 
@@ -43,6 +44,9 @@ class CpuSpec:
     source: str
     #: Whether it stands for every CPU of a vendor that is not listed.
     generic: bool = False
+    #: Of integer and of floating-point work of one hardware thread, over EPYC 7763; None without a published result.
+    work_per_thread: WorkRate | None = None
+    floating_work_per_thread: WorkRate | None = None
 
     @property
     def idle_watts(self) -> float:
@@ -68,6 +72,8 @@ class GpuSpec:
     natural_watts: float
     curve: PowerCurve
     source: str
+    #: Over A100 SXM 80 GB; None without a published figure.
+    work_per_gpu: WorkRate | None = None
 
     @property
     def knee_watts(self) -> float:
@@ -150,15 +156,33 @@ def words(raw: str) -> tuple[str, ...]:
     return tuple(word for word in _SEPARATORS.split(raw.lower()) if word)
 
 
+def inventory_data() -> dict[str, Any]:
+    """Return the data that ship with the package, as `Inventory` takes them."""
+    data, models, rates = (
+        tomllib.loads(files("joulie_core.hardware").joinpath(name).read_text(encoding="utf-8"))
+        for name in ("inventory.toml", "power_models.toml", "work_rates.toml")
+    )
+    return data | {
+        "response": data["response"] | models["response"],
+        "curve": models["curve"],
+        "natural_share": models["natural_share"],
+        "work_rates": rates,
+    }
+
+
 class Inventory:
     """All known models. Immutable; `Inventory.load()` gives the one that ships with the package."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
+        rates = WorkRates.read(data["work_rates"])
         responses = {name: _response(entry) for name, entry in data["response"].items()}
         curves = {name: _curve(entry, responses) for name, entry in data["curve"].items()}
-        self.cpus: Mapping[str, CpuSpec] = {each.key: each for entry in data["cpu"] for each in _cpus(entry, curves)}
+        self.cpus: Mapping[str, CpuSpec] = {
+            each.key: each for entry in data["cpu"] for each in _cpus(entry, curves, rates)
+        }
         self.gpus: Mapping[str, GpuSpec] = {
-            each.key: each for each in (_gpu(entry, responses, data["natural_share"]["gpu"]) for entry in data["gpu"])
+            each.key: each
+            for each in (_gpu(entry, responses, data["natural_share"]["gpu"], rates) for entry in data["gpu"])
         }
         self._generations = tuple(_generation(entry, self.cpus) for entry in data["cpu"])
         self._by_number = {key.rpartition("-")[2].upper(): spec for key, spec in self.cpus.items()}
@@ -176,14 +200,7 @@ class Inventory:
     @lru_cache(maxsize=1)
     def load() -> "Inventory":
         """Return the inventory that ships with the package."""
-        data, models = (
-            tomllib.loads(files("joulie_core.hardware").joinpath(name).read_text(encoding="utf-8"))
-            for name in ("inventory.toml", "power_models.toml")
-        )
-        response = {**data["response"], **models["response"]}
-        return Inventory(
-            {**data, "response": response, "curve": models["curve"], "natural_share": models["natural_share"]}
-        )
+        return Inventory(inventory_data())
 
     def find_cpu(self, raw: str) -> Match[CpuSpec] | None:
         """Return the entry for a raw CPU model string; None where not even the vendor is recognised."""
@@ -279,7 +296,7 @@ def _response(entry: Mapping[str, Any]) -> CapResponse:
     return CapResponse(entry.get("static_share"), entry["exponent"], entry["lowest"], entry["source"])
 
 
-def _cpus(entry: Mapping[str, Any], curves: Mapping[str, PowerCurve]) -> Iterable[CpuSpec]:
+def _cpus(entry: Mapping[str, Any], curves: Mapping[str, PowerCurve], rates: WorkRates) -> Iterable[CpuSpec]:
     for number, cores, base_ghz, boost_ghz, tdp_watts in entry["models"]:
         name = f"{entry['vendor']} {entry['brand']} {number}"
         yield CpuSpec(
@@ -297,6 +314,8 @@ def _cpus(entry: Mapping[str, Any], curves: Mapping[str, PowerCurve]) -> Iterabl
             curve_name=entry["curve"],
             curve=curves[entry["curve"]],
             source=entry["source"],
+            work_per_thread=rates.integer.get((entry["generation"], number)),
+            floating_work_per_thread=rates.floating.get((entry["generation"], number)),
         )
 
 
@@ -312,7 +331,10 @@ def _generation(entry: Mapping[str, Any], cpus: Mapping[str, CpuSpec]) -> _Gener
 
 
 def _gpu(
-    entry: Mapping[str, Any], responses: Mapping[str, CapResponse], natural_shares: Mapping[str, float]
+    entry: Mapping[str, Any],
+    responses: Mapping[str, CapResponse],
+    natural_shares: Mapping[str, float],
+    rates: WorkRates,
 ) -> GpuSpec:
     key = _key(entry["model"])
     min_watts, default_watts, max_watts = entry["watts"]
@@ -331,6 +353,7 @@ def _gpu(
         natural_watts=default_watts * natural_shares.get(key, natural_shares["typical"]),
         curve=curve,
         source=entry["source"],
+        work_per_gpu=rates.gpus.get(entry["model"]),
     )
 
 
@@ -351,6 +374,9 @@ def _generic_cpu(vendor: str, like: CpuSpec) -> CpuSpec:
         vendor=_known(vendor),
         source=f"as {like.model}",
         generic=True,
+        # Of a model that is not known nothing is published.
+        work_per_thread=None,
+        floating_work_per_thread=None,
     )
 
 
@@ -361,6 +387,7 @@ def _generic_gpu(vendor: str, like: GpuSpec) -> GpuSpec:
         model=f"generic {vendor} GPU",
         vendor=_known(vendor),
         source=f"as {like.model}",
+        work_per_gpu=None,
     )
 
 

@@ -41,6 +41,11 @@ class CpuView:
     max_watts_per_socket: float
     spec: CpuSpec
 
+    @property
+    def work_per_thread(self) -> float | None:
+        """Work per second of one hardware thread over that of EPYC 7763; None where nothing is published."""
+        return self.spec.work_per_thread.value if self.spec.work_per_thread else None
+
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
@@ -57,6 +62,11 @@ class GpuView:
     names: tuple[str, ...] = ()
     #: Whether `max_watts` is the hardware's or its model's, and not that of a generic model.
     max_is_known: bool = True
+
+    @property
+    def work_per_gpu(self) -> float | None:
+        """Work per second of one GPU over that of A100 SXM 80 GB; None where nothing is published."""
+        return self.spec.work_per_gpu.value if self.spec.work_per_gpu else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ class GpuCurve:
     #: The highest cap, which the shares of a cap are of.
     max_watts: float
     response: CapResponse
+    #: Work per second without limits over that of A100 SXM 80 GB; None where nothing is published.
+    work_per_gpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class NodeCurves:
     cpu_response: CapResponse
     #: None where the node has no GPU.
     gpu: GpuCurve | None = None
+    #: Work per second of one hardware thread over that of EPYC 7763, all threads busy; None where nothing is published.
+    work_per_thread: float | None = None
 
 
 def node_curves(view: HardwareView) -> NodeCurves | None:
@@ -55,7 +59,10 @@ def node_curves(view: HardwareView) -> NodeCurves | None:
         cpu_max_watts=view.cpu_max_watts,
         threads=cpu.threads,
         cpu_response=cpu.spec.curve.response,
-        gpu=GpuCurve(gpu.spec.idle_watts, gpu.spec.natural_watts, gpu.max_watts, gpu.spec.curve.response)
+        gpu=GpuCurve(
+            gpu.spec.idle_watts, gpu.spec.natural_watts, gpu.max_watts, gpu.spec.curve.response, gpu.work_per_gpu
+        )
         if gpu is not None
         else None,
+        work_per_thread=cpu.work_per_thread,
     )

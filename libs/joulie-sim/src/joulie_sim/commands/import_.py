@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from joulie_core.hardware.inventory import Inventory
 from joulie_sim.commands.inputs import INPUT_ERRORS, add_assumed_use
+from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import read_node_list, write_node_lines
 from joulie_sim.recording.reading import read_recording
 from joulie_sim.recording.replay import AssumedUse, replay_recording
@@ -74,15 +76,17 @@ def _openb(arguments: argparse.Namespace) -> tuple[WorkItem, ...]:
         raise ValueError("openb needs --nodes, by which the load is measured")
     pods = read_pods(arguments.file)
     window_s = arguments.hours * _SECONDS_PER_HOUR
+    nodes = read_node_list(arguments.nodes)
     if arguments.nodes_out is not None:
-        write_node_lines(arguments.nodes_out, read_node_list(arguments.nodes))
-    return replay(
+        write_node_lines(arguments.nodes_out, nodes)
+    items = replay(
         densest(pods, arguments.pods or len(pods)),
         capacity=capacity_of(scaled_groups(read_nodes(arguments.nodes), 1.0)),
         window_s=window_s,
         load=arguments.load,
         longest_s=window_s,
     )
+    return machines_of(nodes, Inventory.load()).work_of(items)
 
 
 def _swf(arguments: argparse.Namespace) -> tuple[WorkItem, ...]:

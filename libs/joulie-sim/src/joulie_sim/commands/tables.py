@@ -39,6 +39,7 @@ def summary_table(arm: str, summary: SimulationSummary) -> Table:
         f"{summary.dropped:,} dropped",
         f"{summary.cores_held:.0%} of the cores and {summary.gpus_held:.0%} of the GPUs held on average",
         f"{summary.transitions:,} transitions",
+        *(f"{nodes:,} {model} taken as fast as the reference" for model, nodes in summary.unrated.items()),
     )
     table = Table(title=arm, caption="; ".join(facts))
     columns = ("jobs", "done", "device hours", "stretch mean", "p50", "p95", "p99", "slowdown mean")

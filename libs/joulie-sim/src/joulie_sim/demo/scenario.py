@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from joulie_core.hardware.inventory import Inventory
 from joulie_devcluster.control_plane.nodes import NodeClass, default_node_classes, scale
 from joulie_sim.demo.options import Options
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import nodes_of_classes
 from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
@@ -53,7 +56,7 @@ def make_scenario(options: Options) -> Scenario:
         gpu_resources=gpu_resources(classes),
     )
     title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.policy}"
-    return Scenario(title, classes, generate(mix, seed=options.seed))
+    return Scenario(title, classes, work_of(classes, generate(mix, seed=options.seed)))
 
 
 def _replayed(options: Options, directory: Path) -> Scenario:
@@ -69,7 +72,13 @@ def _replayed(options: Options, directory: Path) -> Scenario:
     )
     nodes = sum(group.count for group in groups)
     title = f"openb-2023 at {options.scale:g}: {nodes} nodes, {len(items)} pods, {options.policy}"
-    return Scenario(title, node_classes(groups), items)
+    classes = node_classes(groups)
+    return Scenario(title, classes, work_of(classes, items))
+
+
+def work_of(classes: Sequence[NodeClass], items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
+    """Return items with the work that the mean device of the nodes does in their `work_s`."""
+    return machines_of(nodes_of_classes(classes), Inventory.load()).work_of(items)
 
 
 def cpu_milli(found: NodeClass) -> int:

@@ -74,7 +74,7 @@ class ArmComparison:
     #: Work received, times the cores and the GPUs of the jobs.
     work_core_hours: Interval
     work_gpu_hours: Interval
-    #: IT energy up to the arm's own end per second of work of one hardware thread.
+    #: IT energy up to the arm's own end per second of work of one hardware thread of the reference model.
     joules_per_core_second: Interval
     #: By class and pool, and by class and hardware family.
     pools: tuple[StretchComparison, ...]

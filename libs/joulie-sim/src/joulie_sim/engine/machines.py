@@ -5,8 +5,9 @@ labels and resources describe the same hardware share one view, so that a decisi
 all of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,8 @@ from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_sim.engine.arrays import Floats, Ints
 from joulie_sim.engine.node_sample import zone_order
 from joulie_sim.hardware import hardware_of
-from joulie_sim.physics.parts import Hardware
+from joulie_sim.physics.parts import ASSUMED_WORK, Hardware
+from joulie_sim.workload.item import WorkItem
 
 _ZONE_LABELS: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _DEFAULT_PODS: Final = "110"
@@ -60,6 +62,50 @@ class Machines:
     #: GPUs that can be requested, one row for each of `gpu_resources`.
     gpus: Ints
     gpu_resources: tuple[str, ...]
+
+    @property
+    def mean_work_per_thread(self) -> float:
+        """Work per second of a hardware thread of the cluster in the mean, over that of the reference model."""
+        return float(np.average(self._work_per_s(gpus=False), weights=self.allocatable[0]))
+
+    @property
+    def mean_work_per_gpu(self) -> Floats:
+        """The same of a GPU, for each of `gpu_resources`."""
+        work_per_s = self._work_per_s(gpus=True)
+        return np.array([np.average(work_per_s, weights=row) if row.any() else ASSUMED_WORK for row in self.gpus])
+
+    @property
+    def slowest_share(self) -> float:
+        """Work per second of the slowest devices of the cluster, over that of the mean ones of their kind."""
+        shares = [float(self._work_per_s(gpus=False).min()) / self.mean_work_per_thread]
+        for row, mean in zip(self.gpus, self.mean_work_per_gpu, strict=True):
+            shares += [float(self._work_per_s(gpus=True)[row > 0].min(initial=mean) / mean)]
+        return min(shares)
+
+    @property
+    def unrated(self) -> dict[str, int]:
+        """Number of nodes by CPU or GPU model whose work per second is not published, and taken as the reference's."""
+        unrated: Counter[str] = Counter()
+        for index in self.group.tolist():
+            view = self.groups[index].view
+            if view.cpu is not None and view.cpu.work_per_thread is None:
+                unrated[view.cpu.model] += 1
+            if view.gpu is not None and view.gpu.work_per_gpu is None:
+                unrated[view.gpu.model] += 1
+        return dict(sorted(unrated.items()))
+
+    def work_of(self, items: Iterable[WorkItem]) -> tuple[WorkItem, ...]:
+        """Return items with the work that the mean device of the cluster does in their `work_s`."""
+        per_gpu = dict(zip(self.gpu_resources, self.mean_work_per_gpu.tolist(), strict=True))
+        per_thread = self.mean_work_per_thread
+
+        def work_per_s(item: WorkItem) -> float:
+            return per_gpu.get(item.gpu_resource, ASSUMED_WORK) if item.gpus else per_thread
+
+        return tuple(replace(item, work_s=item.work_s * work_per_s(item)) for item in items)
+
+    def _work_per_s(self, *, gpus: bool) -> Floats:
+        return np.array([group.hardware.work_per_s(gpus=gpus) for group in self.groups])[self.group]
 
     def __len__(self) -> int:
         return len(self.names)

@@ -27,7 +27,7 @@ _NO_LIMITS: Final = DeviceLimits()
 class WorkClock:
     """Work received by jobs of one speed."""
 
-    __slots__ = ("ends", "gpu_utilization", "limited", "received_s", "sensitivity", "speed")
+    __slots__ = ("ends", "gpu_utilization", "limited", "received_s", "sensitivity", "work_per_s")
 
     def __init__(self, gpu_utilization: float | None, sensitivity: float | None, limited: bool) -> None:  # noqa: FBT001
         #: Utilization of the GPUs of these jobs; None for jobs without GPUs.
@@ -36,7 +36,7 @@ class WorkClock:
         self.sensitivity = sensitivity
         #: Whether the devices of these jobs have the limits of standard pods.
         self.limited = limited
-        self.speed = 1.0
+        self.work_per_s = 1.0
         self.received_s = 0.0
         #: (reading of the clock at the end of the job, job), the next one first.
         self.ends: list[tuple[float, int]] = []
@@ -65,13 +65,15 @@ class NodeRuntime:
 
     __slots__ = (
         *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_limited_controls", "_limited_micro", "_limits"),
-        "_model",
+        *("_cpu_work_per_s", "_gpu_work_per_s", "_model"),
         *("controls", "device_watts", "now_s", "watts"),
     )
 
     def __init__(self, hardware: Hardware, model: NodePowerModel, limits: DeviceLimits = _NO_LIMITS) -> None:
         self._model = model
         self._limits = limits
+        self._cpu_work_per_s = hardware.work_per_s(gpus=False)
+        self._gpu_work_per_s = hardware.work_per_s(gpus=True)
         self._gpus = hardware.gpu.count if hardware.gpu is not None else 0
         self._clocks: dict[_ClockKey, WorkClock] = {}
         self._busy_micro = 0
@@ -112,7 +114,7 @@ class NodeRuntime:
         elapsed_s = now_s - self.now_s
         if elapsed_s > 0.0:
             for clock in self._clocks.values():
-                clock.received_s += clock.speed * elapsed_s
+                clock.received_s += clock.work_per_s * elapsed_s
             self.now_s = now_s
 
     def complete(self) -> list[int]:
@@ -129,7 +131,7 @@ class NodeRuntime:
         return done
 
     def left(self) -> Iterator[tuple[int, float]]:
-        """Return each running job and the work that it has not received yet, in seconds at full speed."""
+        """Return each running job and the work that it has not received yet."""
         for clock in self._clocks.values():
             for end, job in clock.ends:
                 yield job, max(0.0, end - clock.received_s)
@@ -157,9 +159,10 @@ class NodeRuntime:
             if clock.gpu_utilization is not None:
                 # The slowest device that the jobs use decides.
                 speed = min(speed, self._gpu(clock.gpu_utilization, limited=clock.limited).speed)
-            clock.speed = speed
-            if speed > 0.0:
-                end_s = self.now_s + max(0.0, clock.ends[0][0] - clock.received_s) / speed
+            work_per_s = speed * (self._cpu_work_per_s if clock.gpu_utilization is None else self._gpu_work_per_s)
+            clock.work_per_s = work_per_s
+            if work_per_s > 0.0:
+                end_s = self.now_s + max(0.0, clock.ends[0][0] - clock.received_s) / work_per_s
                 if end_s < next_s:
                     next_s, self._due = end_s, clock
         return next_s

@@ -25,7 +25,7 @@ class JobRecords:
     started_s: Floats
     ended_s: Floats
     node: Ints
-    #: Work in seconds at full speed that a job has not received at the end: 0 for one that is done.
+    #: Work that a job has not received at the end: 0 for one that is done.
     left_s: Floats
 
     @staticmethod

@@ -3,7 +3,7 @@
 The jobs are those of `joulie_sim.engine.synthetic`, with a stated mean and longest work and as many as offer the load:
 `load * devices * time / (mean work * mean devices of a job)`, for the GPUs, and for the cores that jobs with GPUs
 leave. The work of jobs with GPUs and of the others is scaled by a factor near 1 each, so that chance in the sizes of
-jobs does not change what is offered.
+jobs does not change what is offered. Lengths are those on the cluster's mean device, as in `synthetic`.
 See docs/decisions/0037-steady-load.md.
 """
 
@@ -28,10 +28,11 @@ class SteadyMix:
 
     #: Share of the GPUs, and of the cores, that the work occupies in the mean at full speed.
     load: float
-    #: Time in which jobs arrive before the measured window, at least the longest work; and the window.
+    #: Time in which jobs arrive before the measured window, at least as long as the longest job takes; and the window.
     warm_up_s: float
     #: Whole days.
     window_s: float
+    #: Seconds at full speed on the mean device of the cluster.
     mean_work_s: float = 3_600.0
     longest_work_s: float = 8 * 3_600.0
     performance_share: float = 0.3
@@ -47,10 +48,12 @@ def steady_jobs(mix: SteadyMix, machines: Machines, seed: int) -> Jobs:
 
     Raises:
         WorkloadError: no node could hold the jobs, jobs with GPUs alone exceed the load of the cores, or the warm-up is
-            shorter than the longest work.
+            shorter than the longest job takes on the slowest nodes.
     """
-    if mix.warm_up_s < mix.longest_work_s:
-        raise WorkloadError("the warm-up is shorter than the longest work, so that the window begins with less of it")
+    if mix.warm_up_s < mix.longest_work_s / machines.slowest_share:
+        raise WorkloadError(
+            "the warm-up is shorter than the longest work on the slowest nodes: the window would begin with less of it"
+        )
     length_s = mix.warm_up_s + mix.window_s
     mean = mean_request(machines)
     # The window is whole days and has the daily mean; the warm-up may have more or less.

@@ -58,18 +58,21 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     jobs: int
     done: int
     dropped: int
-    #: Work received, times the cores of the jobs, and times their GPUs.
+    #: Work received, times the cores of the jobs, and times their GPUs: hours of the reference model.
     work_core_hours: float
     work_gpu_hours: float
     #: Mean shares of all cores and of all GPUs that jobs held over the measured time.
     cores_held: float
     gpus_held: float
-    #: IT and facility energy per second of work of one hardware thread.
+    #: IT and facility energy per second of work of one hardware thread of the reference model; the work of jobs with
+    #: GPUs counts with their cores, in seconds of the reference GPU.
     joules_per_core_second: float
     facility_joules_per_core_second: float
     transitions: int
     #: Times that a node was powered off within the measured time.
     power_cycles: int = 0
+    #: Number of nodes by model whose work per second is not published, and was taken as that of the reference model.
+    unrated: dict[str, int] = {}
     #: By class and pool.
     groups: tuple[GroupSummary, ...]
     #: By class and hardware family; jobs that never ran are in none.
@@ -198,6 +201,7 @@ def summarize(
         facility_joules_per_core_second=per_core_second(measured.facility_joules, core_s),
         transitions=result.transitions,
         power_cycles=measured.power_cycles,
+        unrated=machines.unrated,
         groups=_groups(jobs, measured, _POOLS, (jobs.gpus > 0).astype(np.int64)),
         hardware=_groups(jobs, measured, *_families(result, machines)),
     )

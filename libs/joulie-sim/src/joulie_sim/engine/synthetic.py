@@ -11,7 +11,8 @@ cores are independent of each other.
 
 **Work** is log-normal with a sigma of 1.2, from 5 s to the length of the window: a tenth of the jobs have 4.7 times the
 median or more, and half of all work. It is scaled so that, at full speed, jobs with GPUs occupy `load` of the GPUs over
-the window, and all jobs together `load` of the cores.
+the window, and all jobs together `load` of the cores. These times are those on devices of the cluster's mean: the work
+is the time times the mean work per second of a thread, or of a GPU of the resource that the job requests.
 
 The figures are those of a mixed batch cluster and not fitted to any one trace; a trace is replayed by the importers.
 """
@@ -57,7 +58,7 @@ class ArrivalMix:
     window_s: float
     #: Share of the scarcer resource that the work occupies over the window.
     load: float
-    #: None: as long as the window.
+    #: On the mean device; None: as long as the window.
     longest_work_s: float | None = None
     performance_share: float = 0.3
     gpu_share: float = 0.25
@@ -88,6 +89,9 @@ def synthetic_jobs(mix: ArrivalMix, machines: Machines, seed: int) -> Jobs:
     cpu_use = np.where(with_gpu, _shares(source, 0.3, 0.6, count), _shares(source, 0.6, 1.0, count))
     gpu_use = np.where(with_gpu, _shares(source, 0.6, 1.0, count), 0.0)
     kind = source.choice(len(_KIND_SHARES), size=count, p=_KIND_SHARES)
+    work_per_s = np.full(count, machines.mean_work_per_thread)
+    if with_gpu.any():
+        work_per_s[with_gpu] = machines.mean_work_per_gpu[resource[with_gpu]]
     gpus, cores = gpus[template], cores[template]
     return Jobs(
         arrives_s=arrives_s,
@@ -96,7 +100,8 @@ def synthetic_jobs(mix: ArrivalMix, machines: Machines, seed: int) -> Jobs:
         memory_bytes=cores * _MEMORY_PER_CORE,
         gpus=gpus,
         gpu_resource=np.where(with_gpu, resource, 0).astype(np.int64)[template],
-        work_s=_scaled(mix, machines, cores.astype(np.float64), gpus.astype(np.float64), work[template]),
+        work_s=_scaled(mix, machines, cores.astype(np.float64), gpus.astype(np.float64), work[template])
+        * work_per_s[template],
         kind=kind.astype(np.int64)[template],
         cpu_utilization=cpu_use[template],
         gpu_utilization=gpu_use[template],
@@ -209,7 +214,7 @@ def _gpu_counts(source: np.random.Generator, machines: Machines, resource: Ints)
 
 
 def _scaled(mix: ArrivalMix, machines: Machines, cores: Floats, gpus: Floats, work: Floats) -> Floats:
-    """Return the work in seconds that offers the load."""
+    """Return the seconds on the mean device that offer the load."""
     with_gpu = gpus > 0
     core_s = float(machines.allocatable[0].sum()) / 1000.0 * mix.window_s * mix.load
     longest_s = mix.window_s if mix.longest_work_s is None else mix.longest_work_s

@@ -19,7 +19,7 @@ class JobRequest:
     #: Busy share of the cores and of the GPUs it holds, in [0, 1].
     cpu_utilization: float = 0.0
     gpu_utilization: float = 0.0
-    #: Seconds it takes at full speed; None runs until the pod is deleted.
+    #: Seconds it takes on the reference model at full speed; None runs until the pod is deleted.
     work_s: float | None = None
 
 
@@ -30,25 +30,25 @@ class Job:
     request: JobRequest
     load: Load
     started_s: float
-    #: Work received so far, in seconds at full speed.
+    #: Work received so far.
     done_s: float = 0.0
-    #: Current work per second, in [0, 1].
-    speed: float = 1.0
+    #: Current work per second: that of the device's model, times the speed that limits leave.
+    work_per_s: float = 1.0
 
     @property
     def remaining_s(self) -> float | None:
-        """Remaining work, in seconds at full speed; None for a job without end."""
+        """Remaining work; None for a job without end."""
         if self.request.work_s is None:
             return None
         return max(0.0, self.request.work_s - self.done_s)
 
     @property
     def ends_in_s(self) -> float | None:
-        """Seconds until it completes at its current speed; None if it never does."""
+        """Seconds until it completes at its current work per second; None if it never does."""
         remaining_s = self.remaining_s
-        if remaining_s is None or self.speed <= 0.0:
+        if remaining_s is None or self.work_per_s <= 0.0:
             return None
-        return remaining_s / self.speed
+        return remaining_s / self.work_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +63,5 @@ class Completion:
 
     @property
     def slowdown(self) -> float:
-        """Time taken over the time at full speed; 1 for a job without work."""
+        """Time taken over the work; 1 for a job without work."""
         return slowdown(self.started_s, self.completed_s, self.work_s) if self.work_s > 0.0 else 1.0

@@ -120,7 +120,7 @@ class SimulatedNode:
         self.energy.cpu_joules += self.point.cpu_watts * elapsed_s
         self.energy.gpu_joules += self.point.total_gpu_watts * elapsed_s
         for job in self._jobs.values():
-            job.done_s += job.speed * elapsed_s
+            job.done_s += job.work_per_s * elapsed_s
         self._now_s = until_s
 
     def _settle(self) -> None:
@@ -128,7 +128,7 @@ class SimulatedNode:
         self.version += 1
         self.point = operate(self.hardware, self.controls, [job.load for job in self._jobs.values()])
         for job in self._jobs.values():
-            job.speed = job_speed(self.point, job.load)
+            job.work_per_s = self.hardware.work_per_s(gpus=bool(job.load.gpus)) * job_speed(self.point, job.load)
 
     def _free_gpus(self, wanted: int) -> tuple[int, ...]:
         """Return the least used GPUs, lowest index first; shared if jobs hold more GPUs than there are."""

@@ -90,7 +90,7 @@ def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> Op
 
 
 def job_speed(point: OperatingPoint, load: Load) -> float:
-    """Return the work per second of one job, in [0, 1]: that of the slowest part it uses."""
+    """Return the speed of one job, in [0, 1]: that of the slowest part it uses."""
     speeds = [point.gpu_speeds[index] for index in load.gpus if index < len(point.gpu_speeds)]
     if load.cpu_utilization > 0.0 and load.cores > 0.0:
         speeds.append(point.cpu_speed * point.cpu_share)

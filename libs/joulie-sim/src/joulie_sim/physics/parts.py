@@ -1,8 +1,12 @@
 """Parts and controls of a simulated node. `joulie_sim.hardware` determines their values."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from joulie_core.hardware.power_curve import PowerCurve
+
+#: Work per second of a device of a model that is not known, over that of the reference model.
+ASSUMED_WORK: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class CpuPart:
     #: Range of the power cap of one package.
     min_cap_watts: float
     max_cap_watts: float
+    #: Work per second of one hardware thread without limits, over that of the reference model.
+    work_per_thread: float = ASSUMED_WORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,8 @@ class GpuPart:
     min_cap_watts: float
     max_cap_watts: float
     default_cap_watts: float
+    #: Work per second of one GPU without limits, over that of the reference model.
+    work_per_gpu: float = ASSUMED_WORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,16 @@ class Hardware:
     cpu: CpuPart | None
     gpu: GpuPart | None
     memory_bytes: int = 0
+
+    def work_per_s(self, *, gpus: bool) -> float:
+        """Return the work per second, without limits, of a job with GPUs or of one without.
+
+        A job's work is in seconds of a device of the reference model, a GPU or a thread. Source:
+        docs/decisions/0038-work-and-speed.md.
+        """
+        if gpus:
+            return self.gpu.work_per_gpu if self.gpu is not None else ASSUMED_WORK
+        return self.cpu.work_per_thread if self.cpu is not None else ASSUMED_WORK
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Replay of a recording: the nodes and pods that a simulation is given, and what the recording does not show.
 
-- A pod arrives when it was created and works for as long as it was bound to its node. Pods that were bound when the
+- A pod arrives when it was created and works for as long as it was bound to its node, times the work per second of
+  that node's model: on another model it takes another time. Pods that were bound when the
   recording began arrive at its start, with the part of their time that was recorded.
 - A pod that was there at the end of the recording, or ended while it could not be seen, works until it was last seen.
 - A pod with GPUs stays on GPUs of the model that it ran on, since its time was measured there.
@@ -18,8 +19,11 @@ from typing import Final
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
+from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.quantity import parse_quantity
+from joulie_sim.hardware import hardware_of
+from joulie_sim.physics.parts import Hardware
 from joulie_sim.recording.lines import PodEnd, PodLine
 from joulie_sim.recording.reading import Recording
 from joulie_sim.workload.item import NVIDIA_GPU, WorkItem
@@ -32,6 +36,8 @@ _MILLI: Final = 1000
 _MIB: Final = 1024 * 1024
 _SECONDS_PER_HOUR: Final = 3600.0
 _PERCENT: Final = 100.0
+#: Of nodes that were not recorded.
+_UNKNOWN_HARDWARE: Final = Hardware(cpu=None, gpu=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +71,12 @@ def replay_recording(recording: Recording, use: AssumedUse) -> Replay:
     """Return what a simulation is given of a recording."""
     placed = [pod for pod in recording.pods if pod.owner not in _NODE_OWNERS]
     fixed = [pod for pod in recording.pods if pod.owner in _NODE_OWNERS]
+    inventory = Inventory.load()
+    hardware = {node.name: hardware_of(node, inventory) for node in recording.nodes}
     items = []
     left_out: Counter[LeftOut] = Counter()
     for pod in placed:
-        item = _item(pod, recording.end_s, use)
+        item = _item(pod, recording.end_s, use, hardware.get(NodeName(pod.node or ""), _UNKNOWN_HARDWARE))
         if isinstance(item, WorkItem):
             items.append(item)
         else:
@@ -78,7 +86,7 @@ def replay_recording(recording: Recording, use: AssumedUse) -> Replay:
     return Replay(nodes, tuple(sorted(items, key=lambda item: item.arrives_s)), tuple(notes))
 
 
-def _item(pod: PodLine, end_s: float, use: AssumedUse) -> WorkItem | LeftOut:
+def _item(pod: PodLine, end_s: float, use: AssumedUse, hardware: Hardware) -> WorkItem | LeftOut:
     span = _span(pod, end_s)
     if isinstance(span, LeftOut):
         return span
@@ -97,7 +105,7 @@ def _item(pod: PodLine, end_s: float, use: AssumedUse) -> WorkItem | LeftOut:
         gpus=pod.gpus,
         gpu_resource=_model_resource(pod.gpu_model) if pod.gpu_model else NVIDIA_GPU,
         # Times have whole seconds.
-        work_s=max(1.0, until_s - begin_s),
+        work_s=max(1.0, until_s - begin_s) * hardware.work_per_s(gpus=pod.gpus > 0),
         cpu_utilization=use.cpu,
         gpu_utilization=use.gpu if pod.gpus else 0.0,
     )

@@ -66,5 +66,5 @@ class WorkLedger:
 
     @property
     def mean_slowdown(self) -> float | None:
-        """Mean of time taken over time at full speed; None before the first job."""
+        """Mean of time taken over work; None before the first job."""
         return self.slowdown_sum / self.jobs if self.jobs else None

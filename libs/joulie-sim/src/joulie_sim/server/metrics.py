@@ -62,7 +62,7 @@ def _totals(simulator: Simulator, backend: HttpBackend) -> Iterator[Metric]:
     )
     yield counter(
         "joulie_sim_slowdown_sum_total",
-        "Sum of time taken over time at full speed, of completed pods",
+        "Sum of time taken over work, of completed pods",
         ("workload_class",),
         (((workload,), ledger.slowdown_sum) for workload, ledger in work.items()),
     )

@@ -46,7 +46,12 @@ def node_state(node: SimulatedNode, *, node_class: str) -> dict[str, Any]:
         "gpuSpeed": node.point.gpu_speed,
         "energyJoules": node.energy.joules,
         "jobs": [
-            {"pod": job.request.key, "speed": job.speed, "doneSeconds": job.done_s, "workSeconds": job.request.work_s}
+            {
+                "pod": job.request.key,
+                "workPerSecond": job.work_per_s,
+                "doneSeconds": job.done_s,
+                "workSeconds": job.request.work_s,
+            }
             for job in node.jobs
         ],
     }

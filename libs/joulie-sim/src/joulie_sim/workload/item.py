@@ -27,7 +27,7 @@ class WorkItem:
     #: Whole GPUs, and the extended resource that they are requested by.
     gpus: int = 0
     gpu_resource: str = NVIDIA_GPU
-    #: Seconds of work at full speed.
+    #: Seconds on the reference model at full speed.
     work_s: float
     cpu_utilization: float
     gpu_utilization: float = 0.0

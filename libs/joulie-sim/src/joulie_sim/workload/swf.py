@@ -2,9 +2,9 @@
 
 One line is one job of a batch system, in 18 fields; -1 stands for an unknown value, and a line with a semicolon is a
 comment. A job of more processors than `cores_per_pod` becomes several pods that arrive together: pods of one job do not
-wait for each other here. A processor is one hardware thread. SWF has no class of jobs: those of the queues that are
-named are performance pods. Source: Feitelson et al., "Standard Workload Format",
-https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
+wait for each other here. A processor is one hardware thread, as fast as the reference model's, since a log names no
+model. SWF has no class of jobs: those of the queues that are named are performance pods. Source: Feitelson et al.,
+"Standard Workload Format", https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
 """
 
 import math
