@@ -30,7 +30,7 @@ def stretch(created_s: Seconds, ended_s: Seconds, work_s: Seconds) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class WaitFigures:
-    """Waits of several pods for a node, in seconds; all are None where no pod has one."""
+    """Waits of several pods for a node, in seconds; None, but for the number, where no pod has one."""
 
     #: Pods that have a node.
     bound: int
