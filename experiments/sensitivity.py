@@ -130,8 +130,8 @@ def _rest(factor: float) -> Callable[[MovedConstants], MovedConstants]:
 #: By what is moved, and where to.
 MOVES: Final[Mapping[tuple[str, str], Callable[[MovedConstants], MovedConstants]]] = {
     (SHIPPED, ""): lambda constants: constants,
-    ("exponent of GPUs", "0.24"): _response("gpu", "exponent", 0.24),
-    ("exponent of GPUs", "0.28"): _response("gpu", "exponent", 0.28),
+    ("exponent of GPUs", "0.15"): _response("gpu", "exponent", 0.15),
+    ("exponent of GPUs", "0.31"): _response("gpu", "exponent", 0.31),
     ("static share of GPUs", "0.30"): _response("gpu", "static_share", 0.30),
     ("static share of GPUs", "0.46"): _response("gpu", "static_share", 0.46),
     ("exponent of CPUs", "0.4"): _response("cpu", "exponent", 0.4),

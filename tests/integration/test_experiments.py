@@ -110,7 +110,7 @@ def test_energies_of_an_arm_and_what_it_is_compared_with_count_up_to_the_later_o
 @pytest.fixture
 def steady(experiment):
     """Return four nodes with a load that lasts, and an older kube-scheduler for one of two arms."""
-    protocol = Steady(loads=(0.2,), warm_up_hours=8.0, hours=24.0, older_scheduler=("most_allocated",))
+    protocol = Steady(loads=(0.2,), warm_up_hours=12.0, hours=24.0, older_scheduler=("most_allocated",))
     arms = ("kube_default", "most_allocated")
     return replace(experiment, loads=(), overload=None, steady=protocol, arms=arms)
 
@@ -124,17 +124,18 @@ def test_a_load_that_lasts_is_simulated_with_both_kube_schedulers_and_a_window_o
     ]
     runner = Runner(steady)
     rows = [runner.row(key) for key in keys]
-    # As much work in the window whatever the arm, which is in use of the cores where nothing waits or is slowed down.
-    assert len({row["core_hours"] for row in rows}) == 1
+    # About as much work in the window whatever the arm: of jobs over its ends, a faster model does another part within.
+    work = [float(row["core_hours"]) for row in rows]
+    assert max(work) < 1.02 * min(work)
     assert 0.1 < float(rows[0]["cores_held"]) < 0.35
-    assert float(rows[0]["end_s"]) > 32 * 3600.0
+    assert float(rows[0]["end_s"]) > 36 * 3600.0
     assert len({row["it_kwh"] for row in rows}) == 3, "two strategies, and two ways to balance"
     assert list(usable(steady, rows, runner)) == keys
 
 
 def test_rows_of_a_load_that_lasts_depend_on_its_window(steady):
     row = Runner(steady).row(planned(steady)[0])
-    longer = replace(steady, steady=replace(steady.steady, warm_up_hours=9.0))
+    longer = replace(steady, steady=replace(steady.steady, warm_up_hours=13.0))
     assert usable(longer, [row], Runner(longer)) == {}
     assert list(usable(replace(steady, jobs=7, hours=1.0), [row], Runner(steady))) == planned(steady)[:1]
 

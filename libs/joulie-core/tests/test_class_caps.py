@@ -47,6 +47,28 @@ def test_a_gpu_is_capped_between_its_knee_and_its_limit(gpu, pct):
     assert cap_watts >= min(gpu.spec.knee_watts, gpu.max_watts)
 
 
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        # Swept: the cap that was asked for.
+        ("NVIDIA V100 PCIe", 0.6),
+        ("NVIDIA Quadro RTX 6000", 0.6),
+        # Not swept, and a relative of a model that was.
+        ("NVIDIA H100 SXM", 0.75),
+        ("NVIDIA A100 PCIe 80GB", 0.75),
+        ("AMD Instinct MI300X", 0.75),
+        ("Tesla P100", 0.75),
+        # Of the vendor alone.
+        ("NVIDIA Some New Board", 0.75),
+    ],
+)
+def test_a_model_whose_knee_was_not_measured_is_not_capped_below_three_quarters_of_its_natural_power(name, share):
+    labels = {"joulie.io/hw.gpu-model": name, "joulie.io/hw.gpu-count": "8"}
+    gpu = view_from_node(Node("n", labels=labels), Inventory.load()).gpu
+    limits = limits_of(DeviceHolder.STANDARD, gpu, ClassCapSettings(gpu_pct_of_natural=60))
+    assert limits.gpu_cap_watts == pytest.approx(share * gpu.spec.natural_watts)
+
+
 def test_the_cap_is_a_share_of_the_models_natural_power():
     gpu = next(each for each in GPUS if "H100" in each.model)
     limits = limits_of(DeviceHolder.STANDARD, gpu, ClassCapSettings(gpu_pct_of_natural=75, cpu_frequency_pct=80))

@@ -30,6 +30,7 @@ POWER = NodePower(cpu_threads=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=
 CURVES = node_curves(
     view_from_node(Node("a", labels={"joulie.io/hw.cpu-model": "Intel Xeon Platinum 8280"}), Inventory.load())
 )
+CURVED = replace(POWER, gpu_count=0, gpu_max_watts=0, curves=CURVES)
 NAMES = ["a", "b", "c", "d", "e"]
 TWINS = st.builds(
     TwinSnapshot,
@@ -259,6 +260,16 @@ def in_flight_watts(table, name="a"):
     return round(table.entry(name).state.assumed_watts, 6)
 
 
+def held(table, name="a"):
+    state = table.entry(name).state
+    return state.held_cores, state.held_gpus
+
+
+def scores_of(table):
+    demand = PodDemand(4.0)
+    return {name: round(table.explain(table.entry(name), demand).score, 6) for name in ("a", "b")}
+
+
 def test_the_power_of_a_node_is_read_of_all_that_is_known_of_its_hardware():
     seen = []
     table = make_table(Clock(), read_power=lambda *of: seen.append(of) or (POWER if of[1] else NodePower()))
@@ -330,6 +341,54 @@ def test_a_pod_counts_until_a_measurement_has_it_and_not_again(table, clock):
     assert in_flight_watts(table) == 0
     table.on_pod(pod, pod, counted=False)
     assert in_flight_watts(table) == 0
+
+
+def test_what_pods_hold_counts_from_their_binding_to_their_end_whether_or_not_it_is_measured(table, clock):
+    first, second = BoundPod("uid", "a", EIGHT_CORES), BoundPod("other", "a", PodDemand(2.0, 1.0))
+    table.on_pod(None, first, counted=True)
+    table.on_pod(None, second, counted=False)
+    assert held(table) == (10.0, 1.0)
+    clock.now_s += 20
+    table.on_twin("a", MEASURED, replace(MEASURED, last_updated_s=NOW_S + 20))
+    assert held(table) == (10.0, 1.0)
+    smaller = replace(second, demand=PodDemand(1.0))
+    table.on_pod(second, smaller, counted=False)
+    assert held(table) == (9.0, 0.0)
+    table.on_pod(first, None, counted=False)
+    assert held(table) == (1.0, 0.0)
+    table.on_pod(smaller, None, counted=False)
+    assert held(table) == (0.0, 0.0)
+
+
+def test_a_pod_that_is_expected_holds_devices_once(table, clock):
+    table.on_twin("b", None, MEASURED)
+    table.expect_pod("uid", "a", PodDemand(2.0, 1.0))
+    assert held(table) == (2.0, 1.0)
+    table.on_pod(None, BoundPod("uid", "b", PodDemand(2.0, 1.0)), counted=False)
+    assert (held(table), held(table, "b")) == ((0.0, 0.0), (2.0, 1.0))
+    table.expect_pod("late", "a", PodDemand(2.0, 1.0))
+    clock.now_s += 2.1
+    table.refresh(silent=False)
+    assert held(table) == (0.0, 0.0)
+
+
+def test_what_pods_hold_is_known_where_pods_in_flight_do_not_count():
+    table = make_table(Clock(), count_in_flight=False)
+    table.on_pod(None, BoundPod("uid", "a", EIGHT_CORES), counted=True)
+    table.on_twin("a", None, MEASURED)
+    assert held(table) == (8.0, 0.0)
+
+
+def test_the_packing_score_sends_a_pod_to_the_pods_before_it(clock):
+    table = make_table(clock, score_policy=SCORE_POLICIES["energy_v2"], read_power=lambda *_: CURVED)
+    for name in ("a", "b"):
+        table.on_twin(name, None, replace(MEASURED, cpu_cap_share=1.0, gpu_cap_share=1.0))
+    assert scores_of(table)["b"] == scores_of(table)["a"]
+    pod = BoundPod("uid", "b", EIGHT_CORES)
+    table.on_pod(None, pod, counted=True)
+    assert scores_of(table)["b"] > scores_of(table)["a"]
+    table.on_pod(pod, None, counted=True)
+    assert scores_of(table)["b"] == scores_of(table)["a"]
 
 
 def test_while_the_watches_are_silent_every_twin_is_stale(table):

@@ -49,7 +49,8 @@ class CapSettings(BaseModel):
     """GPU cap of an eco node, percent of each device's maximum."""
     eco_caps_at_knee: bool = False
     """Cap eco nodes where their device models do the most work per joule, instead of by the percentages: each GPU at
-    the knee of its model, the CPUs of a node without GPUs at the knee of the server at full load (docs/models.md)."""
+    the knee of its model, or at 75 percent of its natural power where that was not measured; the CPUs of a node without
+    GPUs at the knee of the server at full load (docs/models.md)."""
     gpu_write_absolute_caps: bool = False
     """Publish watts per GPU beside the percentage for the models in GPU_MODEL_CAPS_JSON."""
     gpu_model_caps_json: dict[str, Annotated[GpuModelCaps, BeforeValidator(_read_caps)]] = Field(default_factory=dict)
@@ -142,11 +143,11 @@ def intent_for(profile: Profile, *, draining: bool, hardware: HardwareView | Non
 
 
 def _knee_caps(hardware: HardwareView, settings: CapSettings) -> CapIntent:
-    """Return the caps of an eco node at the knees of its devices, never above those of a performance node."""
+    """Return the caps of an eco node at the lowest useful caps, never above those of a performance node."""
     cpu, gpu = hardware.cpu, hardware.gpu
     most_pct = settings.cpu_performance_cap_pct_of_max
     if gpu is not None:
-        gpu_pct = gpu.spec.knee_watts / gpu.max_watts * _PERCENT
+        gpu_pct = gpu.lowest_cap_watts / gpu.max_watts * _PERCENT
         return CapIntent(
             cpu_pct=min(settings.cpu_eco_cap_pct_of_max_gpu_nodes, most_pct),
             gpu_pct=min(gpu_pct, settings.gpu_performance_cap_pct_of_max),

@@ -6,7 +6,8 @@ can be capped alone: a GPU by its power limit, a core by its highest frequency. 
 enforces it on real nodes yet (docs/decisions/0020-class-caps.md).
 
 Guarantees that a device is slowed only where everything that holds it is a standard pod; a device that is free, shared
-with a performance pod, or held by a pod whose class is not known is not. No GPU is capped below its knee.
+with a performance pod, or held by a pod whose class is not known is not. No GPU is capped below its knee, or
+below three quarters of its natural power where the knee of its model was not measured.
 """
 
 from collections.abc import Iterable
@@ -38,7 +39,8 @@ class ClassCapSettings(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     gpu_pct_of_natural: Pct = 75
-    """Cap of a GPU in percent of the natural power of its model; never below the knee of the model."""
+    """Cap of a GPU in percent of the natural power of its model; never below the knee of a model on which that was
+    measured, nor below 75 percent on another."""
     cpu_frequency_pct: Annotated[float, Field(ge=50, le=100)] = 90
     """Highest frequency of a core in percent of its full frequency."""
 
@@ -78,4 +80,4 @@ def limits_of(holder: DeviceHolder, gpu: GpuView | None, settings: ClassCapSetti
 
 def _gpu_cap(gpu: GpuView, settings: ClassCapSettings) -> float:
     wanted_watts = settings.gpu_pct_of_natural / _PERCENT * gpu.spec.natural_watts
-    return min(max(wanted_watts, gpu.spec.knee_watts, gpu.min_watts), gpu.max_watts)
+    return min(max(wanted_watts, gpu.lowest_cap_watts), gpu.max_watts)

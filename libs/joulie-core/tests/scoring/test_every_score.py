@@ -28,6 +28,8 @@ _NODES = st.none() | st.builds(
     predicted_headroom_pct=st.none() | st.floats(-200, 100),
     cooling_stress_pct=st.none() | st.floats(0, 150),
     trend_w_per_min=st.floats(-400, 400),
+    held_cores=st.none() | st.floats(0, 400),
+    held_gpus=st.none() | st.floats(0, 8),
 )
 _DEMANDS = st.builds(
     PodDemand,

@@ -4,7 +4,14 @@ import pytest
 
 from joulie_core.power.server import ServerModels
 from joulie_sim.calibrate.results import FitError, ServerResult, read_results
-from joulie_sim.calibrate.servers import cpu_of, evaluate_servers, fit_servers, generation, left_out
+from joulie_sim.calibrate.servers import (
+    cpu_of,
+    evaluate_servers,
+    fit_servers,
+    generation,
+    left_out,
+    measured_left_out,
+)
 
 #: Watts at the wall, less the rest of the server, over the TDP.
 SHARES = (0.1, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -49,6 +56,16 @@ def test_what_is_left_out_is_not_in_the_fit():
     assert min(errors.tdp_memory_pct[-len(odd) :]) > 30
 
 
+def test_a_result_is_compared_with_the_median_of_the_others_of_its_model():
+    same = [server() for _ in range(3)]
+    models = fit_servers(FLEET)
+    errors = measured_left_out([*same, server(factor=2.0), server(sockets=1)], models)
+    assert errors.single == 1, "one of its number of sockets"
+    assert errors.left_out_pct[:3] == pytest.approx((0.0, 0.0, 0.0), abs=0.1)
+    # Half the watts but for the rest of the server.
+    assert 25 < errors.left_out_pct[3] < 50
+
+
 def test_a_group_of_fewer_than_three_results_has_no_shape_of_its_own():
     models = fit_servers([*FLEET, server("AMD EPYC 7742", tdp_watts=225.0), server("AMD EPYC 7742", tdp_watts=225.0)])
     assert sorted(models.shapes) == ["AMD", "any", "milan"]
@@ -89,3 +106,11 @@ def test_the_shipped_constants_have_the_stated_errors_on_what_they_are_fitted_to
     assert len(errors.measured_pct) > 100
     for values, limit in ((errors.measured_pct, 5), (errors.known_pct, 4), (errors.tdp_pct, 13)):
         assert fmean(values) <= limit
+
+
+def test_a_measured_curve_has_a_larger_error_on_results_that_are_not_in_it(public_data):
+    results = read_results(public_data("specpower/results.csv"))
+    within = evaluate_servers(results, ServerModels.load()).measured_pct
+    outside = measured_left_out(results, ServerModels.load())
+    assert len(outside.left_out_pct) + outside.single == len(within)
+    assert fmean(within) < fmean(outside.left_out_pct) <= 7.5

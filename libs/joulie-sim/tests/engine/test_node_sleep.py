@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from joulie_core.hardware.inventory import Inventory
 from joulie_core.sleep import SleepSettings
 from joulie_sim.engine.arms import ARMS, SleepingArm
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.engine.records import SimulationResult
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
@@ -37,8 +40,16 @@ def test_a_job_without_room_waits_for_the_nearest_decision_and_a_boot(machines, 
     result = _run(machines, jobs)
     assert not np.isnan(result.jobs.ended_s).any()
     waits_s = result.jobs.started_s - 3600.0
-    assert 0.0 < waits_s.max() <= _SLEEP.boot_s + 2 * _SLEEP.interval_s
+    assert 0.0 < waits_s.max() <= _SLEEP.gpu_boot_s + 2 * _SLEEP.interval_s
     assert _run(machines, jobs, ARMS["kube_default"]).jobs.started_s.max() == 3600.0
+
+
+def test_a_server_without_gpus_boots_in_ten_minutes(equal_jobs) -> None:
+    nodes = [node for node in default_nodes(20) if not any(key.endswith("/gpu") for key in node.allocatable)]
+    machines = machines_of(nodes, Inventory.load())
+    cores = int(machines.allocatable[0].max() / 1000)
+    result = _run(machines, equal_jobs([3600.0] * 5, cores=cores, work_s=10_000.0))
+    assert 600.0 <= (result.jobs.started_s - 3600.0).max() <= 600.0 + 2 * _SLEEP.interval_s
 
 
 def test_a_node_without_jobs_draws_what_off_and_booting_servers_draw_for_their_times(machines, busy_jobs) -> None:
@@ -65,7 +76,8 @@ def test_a_node_without_jobs_draws_what_off_and_booting_servers_draw_for_their_t
             if len(cycle) == 4:
                 woken += 1
                 assert cycle[1][1] - cycle[0][1] == _SLEEP.off_s
-                assert cycle[3][1] - cycle[2][1] == _SLEEP.boot_s
+                gpus = machines.groups[machines.group[node]].hardware.gpu is not None
+                assert cycle[3][1] - cycle[2][1] == (900.0 if gpus else 600.0)
     assert woken > 0
     assert result.power_cycles >= woken
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.draw import draw_under
 from joulie_core.power.server import server_power
 from joulie_sim.engine.power_model import CalibratedPowerModel
@@ -45,3 +46,11 @@ def test_a_throttle_draws_less_and_slows_compute_more_than_io(machines) -> None:
     assert held.wall_watts < free.wall_watts
     assert held.packages.speed(1.0) == pytest.approx(0.75)
     assert held.packages.speed(1.0) < held.packages.speed(0.1) < 1.0 == free.packages.speed(1.0)
+
+
+def test_gpus_count_at_the_wall_with_the_chassis_around_them_and_a_node_without_gpus_has_none(machines) -> None:
+    for group in machines.groups:
+        model, view = CalibratedPowerModel(group), group.view
+        most = view.gpu.count * view.gpu.max_watts if view.gpu is not None else 0.0
+        assert model.wall_watts(0.5 * most) == pytest.approx(gpus_at_wall(0.5 * most, most))
+        assert model.wall_watts(0.0) == pytest.approx(0.15 * most)

@@ -22,8 +22,9 @@ from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.state import TwinSnapshot
 from joulie_extender.bodies import Bodies, LoopPauses
 from joulie_extender.handlers import bad_request
+from joulie_extender.node_entry import NodeEntry
 from joulie_extender.requests import BadRequestError
-from joulie_extender.table import NodeEntry, NodeTable
+from joulie_extender.table import NodeTable
 from joulie_extender.watches import ExtenderWatches
 
 _UNKNOWN = TwinSnapshot()

@@ -18,7 +18,8 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
 from joulie_core.scoring.formula import MAX_SCORE
-from joulie_extender.table import NodeEntry, NodeTable
+from joulie_extender.node_entry import NodeEntry
+from joulie_extender.table import NodeTable
 
 #: From a request of a few hundred names to one of thousands of full nodes.
 _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 5.0)

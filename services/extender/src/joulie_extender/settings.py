@@ -64,8 +64,8 @@ class ExtenderSettings(ServiceSettings):
     burst piles up on the nodes that were best when it began."""
 
     score_policy: Annotated[str, AfterValidator(_known_score)] = DEFAULT_SCORE.name
-    """How nodes are scored: `headroom_v1` by the power that is left, `energy_v1` by the joules of the pod's work; see
-    docs/scores.md."""
+    """How nodes are scored: `headroom_v1` by the power that is left, `energy_v1` by the joules of the pod's work,
+    `energy_v2` by these with the node's idle power, so that nodes fill and others can sleep; see docs/scores.md."""
 
     score_max: Annotated[int, Field(ge=1, le=1000)] = 100
     """Score of a perfect node. kube-scheduler multiplies an extender's score by 10, so that 10 here weighs as much as

@@ -9,7 +9,7 @@ Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import fsum, inf
 from typing import Final
@@ -19,13 +19,15 @@ from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.powerest.assumed import AssumedPods
+from joulie_core.powerest.held import HeldDevices
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.scoring.filter import FilterReason, FilterResult, filter_node, is_sleeping
+from joulie_core.scoring.filter import FilterReason, is_sleeping
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_extender.node_entry import NodeEntry
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
 from joulie_extender.scores import ScoredNodes, ScoreProfile, ScoreTable
@@ -53,42 +55,6 @@ class TableConfig:
     score: ScorePolicy = DEFAULT_SCORE
 
 
-@dataclass(slots=True)
-class NodeEntry:
-    """One node; only the table changes it."""
-
-    name: NodeName
-    node: Node | None = None
-    hardware: NodeHardwareStatus | None = None
-    power: NodePower = field(default_factory=NodePower)
-    #: Watts of pods with this power by demand, of the latest demands.
-    watts: dict[PodDemand, float] = field(default_factory=dict)
-    #: As watched, without pods in flight.
-    twin: TwinSnapshot | None = None
-    #: The twin with the pods in flight; None without a twin.
-    state: TwinSnapshot | None = None
-    #: The state that is in the sums of the cluster; None where it is stale, or the node sleeps and supplies nothing.
-    counted: TwinSnapshot | None = None
-    #: Whether `state` must not be believed; True without a twin.
-    stale: bool = True
-    #: Of performance pods, when the entry last changed.
-    judged: FilterResult | None = None
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The node's labels, as far as the node is known."""
-        return self.node.labels if self.node else {}
-
-    def judge(self, workload_class: WorkloadClass, labels: Mapping[str, str] | None = None) -> FilterResult:
-        """Judge the node for a pod, by other labels than the watched ones if given."""
-        return filter_node(
-            workload_class,
-            schedulable_class=self.state.schedulable_class if self.state else None,
-            stale=self.stale,
-            labels=self.labels if labels is None else labels,
-        )
-
-
 class NodeTable:
     """All nodes. Watch handlers call the `on_` methods; a request calls `refresh`, then reads."""
 
@@ -107,6 +73,8 @@ class NodeTable:
         #: Every node of which a Node, a NodeHardware or a NodeTwin exists.
         self._entries: dict[NodeName, NodeEntry] = {}
         self._assumed = AssumedPods(config.telemetry_interval_s, config.assumed_window_s)
+        #: Of the bound pods, whether or not a measurement has them.
+        self._held = HeldDevices()
         #: Sums over the `counted` states of all entries.
         self._sums = ClusterSums()
         #: Scores of all entries.
@@ -144,6 +112,8 @@ class NodeTable:
 
     def on_pod(self, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
         """Update a bound pod that appeared, changed or is gone; `counted`: measurements already contain it."""
+        if (old and (old.node, old.demand)) != (new and (new.node, new.demand)):
+            self._hold(old, new)
         if not self.config.count_in_flight:
             return
         if old and (new is None or new.uid != old.uid):
@@ -233,6 +203,13 @@ class NodeTable:
             self._scores.put(name, partial(self._row, entry))
         return entry
 
+    def _hold(self, old: BoundPod | None, new: BoundPod | None) -> None:
+        if new:
+            self._held.add(new.node, new.demand)
+        if old:
+            self._held.remove(old.node, old.demand)
+        self._update_all(dict.fromkeys(pod.node for pod in (old, new) if pod))
+
     def _update_all(self, names: Iterable[NodeName]) -> None:
         for name in names:
             if name in self._entries:
@@ -267,7 +244,13 @@ class NodeTable:
             entry.state, entry.stale = None, True
             return
         threshold_s = self.config.staleness_threshold_s
-        entry.state = replace(entry.twin, assumed_watts=self._assumed_watts(entry))
+        expected = self._assumed.expected(entry.name)
+        entry.state = replace(
+            entry.twin,
+            assumed_watts=self._assumed_watts(entry),
+            held_cores=self._held.cores(entry.name) + fsum(demand.cpu_cores for demand in expected),
+            held_gpus=self._held.gpus(entry.name) + fsum(demand.gpus for demand in expected),
+        )
         entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
         if not entry.stale and entry.twin.last_updated_s is not None:
             if not is_sleeping(entry.labels):

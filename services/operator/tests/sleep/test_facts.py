@@ -21,6 +21,7 @@ from joulie_api.failures import Failures
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
 from joulie_core.names import NodeName
+from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.curves import node_curves
 from joulie_core.sleep import SleepRecord, SleepState
 from joulie_core.sleep.model import UNREADABLE_POWER
@@ -257,7 +258,8 @@ def test_idle_watts_are_those_at_the_wall_of_a_server_without_load():
     plain = view_of(cpu_model=EPYC, cpu_sockets=2)
     assert idle_watts(plain) == node_curves(plain).wall_watts[0]
     gpus = view_of(cpu_model=EPYC, cpu_sockets=2, gpus=4, gpu_model=H100)
-    assert idle_watts(gpus) == pytest.approx(idle_watts(plain) + 4 * gpus.gpu.spec.idle_watts)
+    added_watts = gpus_at_wall(4 * gpus.gpu.spec.idle_watts, 4 * 700.0)
+    assert idle_watts(gpus) == pytest.approx(idle_watts(plain) + added_watts)
 
 
 def test_a_server_of_unknown_cpus_saves_nothing_that_is_known():

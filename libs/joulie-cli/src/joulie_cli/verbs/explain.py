@@ -43,6 +43,10 @@ from joulie_cli.views.sleep import (
     sleep_style,
 )
 
+_LEFT_FREE: Final = {
+    "gpu": "points for not taking CPUs away from GPUs",
+    "performance": "points for not taking room from performance pods",
+}
 #: What each term is, by score policy and name.
 _TERMS: Final[Mapping[str, Mapping[str, str]]] = {
     "headroom_v1": {
@@ -52,11 +56,8 @@ _TERMS: Final[Mapping[str, Mapping[str, str]]] = {
         "profile": "10 points for a standard pod on an eco node",
         "pressure": "points off a standard pod on a performance node while performance nodes are busy",
     },
-    "energy_v1": {
-        "energy": "points for little energy for the pod's work",
-        "gpu": "points for not taking CPUs away from GPUs",
-        "performance": "points for not taking room from performance pods",
-    },
+    "energy_v1": {"energy": "points for little energy for the pod's work", **_LEFT_FREE},
+    "energy_v2": {"energy": "points for little energy for the pod's work, idle power included", **_LEFT_FREE},
 }
 #: Why a node has the neutral score.
 _NEUTRAL: Final[Mapping[str, str]] = {

@@ -74,6 +74,8 @@ class GpuSpec:
     source: str
     #: Over A100 SXM 80 GB; None without a published figure.
     work_per_gpu: WorkRate | None = None
+    #: Whether what a cap costs was measured on this very model, and not carried over from others.
+    cap_measured: bool = False
 
     @property
     def knee_watts(self) -> float:
@@ -354,6 +356,8 @@ def _gpu(
         curve=curve,
         source=entry["source"],
         work_per_gpu=rates.gpus.get(entry["model"]),
+        # A model with a share of its own is one of the sweeps.
+        cap_measured=key in natural_shares,
     )
 
 
@@ -388,6 +392,7 @@ def _generic_gpu(vendor: str, like: GpuSpec) -> GpuSpec:
         vendor=_known(vendor),
         source=f"as {like.model}",
         work_per_gpu=None,
+        cap_measured=False,
     )
 
 

@@ -23,6 +23,10 @@ from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origi
 from joulie_core.node import Node
 
 T = TypeVar("T")
+#: Share of the natural power below which no GPU is capped whose own law was not measured. An A100 PCIe, which is not in
+#: the fit, does the most work per joule at 0.6 of its natural power, where the law has 0.52, and below that loses more
+#: speed than the law states; 0.75 keeps away from that (docs/models.md).
+LEAST_CAP_OF_NATURAL: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,14 @@ class GpuView:
     names: tuple[str, ...] = ()
     #: Whether `max_watts` is the hardware's or its model's, and not that of a generic model.
     max_is_known: bool = True
+
+    @property
+    def lowest_cap_watts(self) -> float:
+        """The lowest cap per GPU that is worth its slowdown: the knee, but only of a model on which it was measured."""
+        least_watts = self.spec.knee_watts
+        if not (self.spec.cap_measured and self.model == self.spec.model):
+            least_watts = max(least_watts, LEAST_CAP_OF_NATURAL * self.spec.natural_watts)
+        return min(max(least_watts, self.min_watts), self.max_watts)
 
     @property
     def work_per_gpu(self) -> float | None:

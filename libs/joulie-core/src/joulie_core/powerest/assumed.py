@@ -90,6 +90,11 @@ class AssumedPods:
         """Return the demands of the pods that the node's measurement does not contain yet."""
         return tuple(self._pods[uid].demand for uid in self._uids_of.get(node, ()))
 
+    def expected(self, node: NodeName) -> tuple[PodDemand, ...]:
+        """Return the demands of the pods that will probably be bound to the node and were not seen there."""
+        entries = (self._pods[uid] for uid in self._uids_of.get(node, ()))
+        return tuple(entry.demand for entry in entries if not entry.bound)
+
     def __len__(self) -> int:
         return len(self._pods)
 

@@ -35,7 +35,7 @@ GPU_POINTS: Final = 30.0
 PERFORMANCE_POINTS: Final = 20.0
 #: Of a node whose power is not known, relative to generic hardware: no node costs more.
 HIGHEST_COST: Final = 1.0
-_TENTHS: Final = 10
+TENTHS: Final = 10
 _KEPT_TABLES: Final = 8_192
 UNKNOWN_ROW: Final = AffineRow(0.0, 0.0, 0.0, 0.0)
 #: Classes of nodes that do not supply performance to new pods.
@@ -78,10 +78,7 @@ class EnergyScore:
 
     def size(self, demand: PodDemand) -> PodSize:
         """Return the shares of CPUs and of GPUs in the watts of the pod on generic hardware; they sum to 1."""
-        cpu_watts = demand.cpu_cores * GENERIC_WATTS_PER_THREAD
-        gpu_watts = demand.gpus * GENERIC_WATTS_PER_GPU
-        total_watts = cpu_watts + gpu_watts
-        return (cpu_watts / total_watts, gpu_watts / total_watts) if total_watts > 0 else (1.0, 0.0)
+        return watt_shares(demand)
 
     def explain(
         self,
@@ -124,6 +121,14 @@ class EnergyScore:
             return self.unknown_row
         cpu, gpu = prepared_costs(node, power)
         return energy_row(cpu, gpu, node.schedulable_class, power, workload_class)
+
+
+def watt_shares(demand: PodDemand) -> PodSize:
+    """Return the shares of CPUs and of GPUs in the watts of a pod on generic hardware; they sum to 1."""
+    cpu_watts = demand.cpu_cores * GENERIC_WATTS_PER_THREAD
+    gpu_watts = demand.gpus * GENERIC_WATTS_PER_GPU
+    total_watts = cpu_watts + gpu_watts
+    return (cpu_watts / total_watts, gpu_watts / total_watts) if total_watts > 0 else (1.0, 0.0)
 
 
 def energy_row(
@@ -170,19 +175,19 @@ def displaces_performance(node: TwinSnapshot, workload_class: WorkloadClass) -> 
 def loads(node: TwinSnapshot, curves: NodeCurves) -> range:
     """Return the tenths of the CPU load, 0 to 9, that the node may be in, with the pods in flight."""
     if curves.gpu is not None or node.measured_watts is None:
-        return range(_TENTHS)
+        return range(TENTHS)
     tenth = tenth_of(curves, node.measured_watts + node.assumed_watts)
     return range(tenth, tenth + 1)
 
 
 def tenth_of(curves: NodeCurves, packages_watts: float) -> int:
     """Return the tenth of the CPU load, 0 to 9, in which the packages draw that."""
-    return min(_TENTHS - 1, max(0, bisect_right(curves.packages_watts, packages_watts) - 1))
+    return min(TENTHS - 1, max(0, bisect_right(curves.packages_watts, packages_watts) - 1))
 
 
 def _cost_in(tenth: int, curves: NodeCurves, cap_share: float) -> float:
     natural_watts, idle_watts = curves.packages_watts[tenth + 1], curves.packages_watts[0]
-    added_watts = (curves.wall_watts[tenth + 1] - curves.wall_watts[tenth]) * _TENTHS / curves.threads
+    added_watts = (curves.wall_watts[tenth + 1] - curves.wall_watts[tenth]) * TENTHS / curves.threads
     cap_watts = cap_share * curves.cpu_max_watts
     draw = draw_under(curves.cpu_response, natural_watts, idle_watts, cap_watts=cap_watts)
     relative = _relative(draw.watts, draw.speed, natural_watts, idle_watts)
@@ -239,13 +244,13 @@ _UNKNOWN_TABLE: Final = EnergyTable((), (), HIGHEST_COST, HIGHEST_COST, measurab
 def energy_table(curves: NodeCurves, cpu_cap_share: float | None, gpu_cap_share: float | None) -> EnergyTable:
     """Return the costs of hardware under caps, of which each is None where it is unknown."""
     costs = tuple(
-        HIGHEST_COST if cpu_cap_share is None else _cost_in(tenth, curves, cpu_cap_share) for tenth in range(_TENTHS)
+        HIGHEST_COST if cpu_cap_share is None else _cost_in(tenth, curves, cpu_cap_share) for tenth in range(TENTHS)
     )
     gpu = HIGHEST_COST if curves.gpu is None or gpu_cap_share is None else _gpu_cost(curves.gpu, gpu_cap_share)
     return EnergyTable(
-        begins_watts=curves.packages_watts[1:_TENTHS],
+        begins_watts=curves.packages_watts[1:TENTHS],
         cpu=costs,
-        cpu_unknown_load=max(costs) if curves.gpu is None else sum(costs) / _TENTHS,
+        cpu_unknown_load=max(costs) if curves.gpu is None else sum(costs) / TENTHS,
         gpu=gpu,
         measurable=curves.gpu is None,
     )

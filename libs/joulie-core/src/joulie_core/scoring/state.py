@@ -48,6 +48,9 @@ class TwinSnapshot:
     last_updated_s: float | None = None
     #: Watts of pods that are placed but not in the measurement yet.
     assumed_watts: float = 0.0
+    #: CPUs and units of GPUs that pods on the node request; None where its pods are not known.
+    held_cores: float | None = None
+    held_gpus: float | None = None
 
     def stale(self, now_s: float, threshold_s: float) -> bool:
         """Return whether the twin is stale: undated, too old, or dated as far in the future."""

@@ -9,7 +9,15 @@ from joulie_core.hardware.power_curve import CapResponse
 from joulie_core.power.server import ServerModels
 from joulie_sim.calibrate.gpus import GpuErrors, evaluate_gpu, left_out_errors
 from joulie_sim.calibrate.results import GpuResults, ServerResult
-from joulie_sim.calibrate.servers import ServerErrors, evaluate_servers, generation, left_out
+from joulie_sim.calibrate.servers import (
+    MeasuredErrors,
+    ServerErrors,
+    evaluate_servers,
+    fit_servers,
+    generation,
+    left_out,
+    measured_left_out,
+)
 
 _SERVER_HEAD = ("server power, error in %", "results", "mean", "median", "p90")
 _GPU_HEAD = ("GPU speed under a cap", "jobs", "caps", "error", "bias", "above", "draw")
@@ -27,7 +35,9 @@ def servers_report(results: Sequence[ServerResult], models: ServerModels) -> str
 
 def servers_left_out_report(results: Sequence[ServerResult]) -> str:
     """Return the errors on results that the models are not fitted to: of each server vendor, generation, CPU vendor."""
+    measured = measured_left_out(results, fit_servers(results))
     rows = [
+        *_measured_rows(measured),
         *_error_rows("server vendor left out: ", left_out(results, lambda each: each.vendor)),
         *_error_rows("generation left out: ", left_out(results, generation)),
         *_error_rows("CPU vendor left out: ", left_out(results, lambda each: each.cpu_vendor)),
@@ -57,6 +67,11 @@ def _error_rows(prefix: str, errors: ServerErrors) -> list[tuple[str, ...]]:
         ("measured curve", errors.measured_pct),
     ]
     return [_server_row(prefix + name, values) for name, values in bases if values]
+
+
+def _measured_rows(errors: MeasuredErrors) -> list[tuple[str, ...]]:
+    rows = [_server_row("result left out: measured curve", errors.left_out_pct)] if errors.left_out_pct else []
+    return [*rows, ("  the only result of its model", str(errors.single), "-", "-", "-")]
 
 
 def _server_row(name: str, errors_pct: Sequence[float]) -> tuple[str, ...]:

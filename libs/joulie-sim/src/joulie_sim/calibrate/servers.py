@@ -125,6 +125,32 @@ def left_out(results: Sequence[ServerResult], key: Callable[[ServerResult], Hash
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredErrors:
+    """Errors of measured curves on results that are not in them, one result left out at a time."""
+
+    #: Mean absolute percentage errors over the eleven points, of results of models that have others.
+    left_out_pct: tuple[float, ...]
+    #: Results that are the only ones of their model and number of sockets: nothing is known of their error.
+    single: int
+
+
+def measured_left_out(results: Sequence[ServerResult], models: ServerModels) -> MeasuredErrors:
+    """Return the errors of the median of all other results of a model on each; `models` has the watts of memory."""
+    errors, single = [], 0
+    for group in _of_very_models(results).values():
+        for result in group:
+            others = [each for each in group if each is not result]
+            if not others:
+                single += 1
+                continue
+            cpu, _ = cpu_of(result)
+            fitted = replace(models, measured=_measured(others))
+            curve = server_power(cpu, result.sockets, result.memory_gib, models=fitted).wall_watts
+            errors.append(_error_pct(curve, result.wall_watts))
+    return MeasuredErrors(tuple(errors), single)
+
+
 def generation(result: ServerResult) -> str:
     """Return the narrowest group of a result's CPU."""
     cpu, _ = cpu_of(result)
@@ -164,19 +190,23 @@ def _fit_rest(results: Sequence[ServerResult], members: Mapping[str, Sequence[Se
 
 
 def _measured(results: Iterable[ServerResult]) -> dict[tuple[str, int], MeasuredServer]:
-    by_model: dict[tuple[str, int], list[ServerResult]] = defaultdict(list)
-    for result in results:
-        cpu, very_model = cpu_of(result)
-        if very_model:
-            by_model[cpu.key, result.sockets].append(result)
     return {
         key: MeasuredServer(
             _rising([round(watts, 1) for watts in _plain_medians(each.wall_watts for each in group)]),
             median(each.memory_gib for each in group),
             group[0].tdp_watts,
         )
-        for key, group in sorted(by_model.items())
+        for key, group in sorted(_of_very_models(results).items())
     }
+
+
+def _of_very_models(results: Iterable[ServerResult]) -> dict[tuple[str, int], list[ServerResult]]:
+    by_model: dict[tuple[str, int], list[ServerResult]] = defaultdict(list)
+    for result in results:
+        cpu, very_model = cpu_of(result)
+        if very_model:
+            by_model[cpu.key, result.sockets].append(result)
+    return by_model
 
 
 def _shape(result: ServerResult) -> tuple[float, ...]:

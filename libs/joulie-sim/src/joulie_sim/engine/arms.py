@@ -7,7 +7,8 @@ from typing import Any, Final
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps import ClassCapSettings
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
-from joulie_core.scoring import energy_v1
+from joulie_core.scoring import energy_v1, energy_v2
+from joulie_core.sleep import SleepSettings
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
@@ -55,6 +56,7 @@ class SleepingArm(Arm):
 
 _EVERY_NODE: Final = {"static_hp_frac": 1.0}
 _ENERGY: Final = ScoreSettings(policy=energy_v1.NAME)
+_PACKING: Final = ScoreSettings(policy=energy_v2.NAME)
 #: As many points as kube-scheduler's MostAllocated has: neither decides alone.
 _ENERGY_AND_PACKING: Final = ScoreSettings(policy=energy_v1.NAME, score_max=10)
 
@@ -190,6 +192,24 @@ _ARMS: Final = (
         strategy=FitStrategy.MOST_ALLOCATED,
         nodes_to_score_pct=_ALL_NODES,
         joulie=_class_caps(60, 80, score=_ENERGY_AND_PACKING),
+    ),
+    _joulie(
+        "packing_score",
+        "the extender's scores by energy_v2, no node ever capped",
+        JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+    ),
+    SleepingArm(
+        name="packing_score_sleep",
+        summary="the extender's scores by energy_v2, no node ever capped; idle nodes sleep",
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+    ),
+    SleepingArm(
+        name="packing_score_sleep_spare_1",
+        summary="packing_score_sleep with one spare node of each hardware family in place of two",
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+        sleep=NodeSleepSettings(decision=SleepSettings(spare=1)),
     ),
 )
 #: By name, in the order in which tables show them.

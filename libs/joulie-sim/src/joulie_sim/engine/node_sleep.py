@@ -67,6 +67,8 @@ class NodeSleep:
         self._flow = flow
         self._resources = ("cpu", "memory", "pods", *machines.gpu_resources)
         self._families = [machines.groups[group].view.family for group in machines.group]
+        hardware = [machines.groups[group].hardware for group in machines.group]
+        self._boot_s = [settings.boots_in_s(gpus=parts.gpu is not None) for parts in hardware]
         self._power = [_Power.ON] * len(machines)
         #: When a node that goes off or boots is there.
         self._there_s = [0.0] * len(machines)
@@ -105,7 +107,7 @@ class NodeSleep:
             self._set_power(node, _Power.GOING_OFF, now_s)
             self.power_cycles += 1
         elif intent.power is DesiredPower.ON and power is _Power.OFF:
-            self._there_s[node] = now_s + self._settings.boot_s
+            self._there_s[node] = now_s + self._boot_s[node]
             self._set_power(node, _Power.BOOTING, now_s)
 
     def _set_power(self, node: int, power: _Power, now_s: float) -> None:
@@ -135,7 +137,7 @@ class NodeSleep:
                 reachable=True,
                 wake_proven=True,
                 off_allowed=True,
-                boot_s=self._settings.boot_s,
+                boot_s=self._boot_s[node],
             ),
         )
 

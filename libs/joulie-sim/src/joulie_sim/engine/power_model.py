@@ -5,8 +5,9 @@ The engine knows no law; it holds the values that a model returns until load or 
 
 from typing import Final, NamedTuple, Protocol
 
+from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.draw import Draw, LimitedDraw, draw_under, limited_draw
-from joulie_core.power.server import SUPPLY_EFFICIENCY, server_power
+from joulie_core.power.server import server_power
 from joulie_sim.engine.machines import HardwareGroup
 from joulie_sim.physics.operation import effective_cpu_cap, effective_gpu_cap
 from joulie_sim.physics.parts import Controls, Hardware
@@ -44,7 +45,7 @@ class NodePowerModel(Protocol):
         """Return the draw of one GPU whose job keeps it busy to that share, at the GPU itself."""
 
     def wall_watts(self, gpu_watts: float) -> float:
-        """Return what the GPUs' watts are at the wall."""
+        """Return the watts at the wall that all GPUs of the node add when they draw that together."""
 
 
 def full_load_watts(hardware: Hardware, model: NodePowerModel) -> float:
@@ -65,6 +66,7 @@ class CalibratedPowerModel:
         self._curve = cpu.spec.curve
         memory_gib = group.view.memory_bytes / _GIB
         self._server = server_power(cpu.spec, cpu.sockets, memory_gib or None)
+        self._gpus_highest_watts = group.view.gpu_max_watts
         #: By busy cores and controls: loads of nodes of a group recur, since utilizations are few.
         self._server_draws: dict[tuple[float, float | None, float, SlowedCores | None], ServerDraw] = {}
         #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
@@ -91,8 +93,8 @@ class CalibratedPowerModel:
         return draw
 
     def wall_watts(self, gpu_watts: float) -> float:
-        """Return the GPUs' watts with the losses of the power supply."""
-        return gpu_watts / SUPPLY_EFFICIENCY
+        """Return the GPUs' watts with losses, and with what the server has for their sake."""
+        return gpus_at_wall(gpu_watts, self._gpus_highest_watts)
 
     def _server_draw(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None) -> ServerDraw:
         cpu, server = self._hardware.cpu, self._server

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 from typing import Final
 
-from joulie_core.scoring import energy_v1, headroom_v1
+from joulie_core.scoring import energy_v1, energy_v2, headroom_v1
 from joulie_sim.engine.arms import Arm, JoulieSettings, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
@@ -23,6 +23,7 @@ from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.node_sleep import NodeSleep
+from joulie_sim.engine.packing_scores import PackingScores
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, SimulationResult
@@ -31,7 +32,7 @@ from joulie_sim.engine.running_nodes import RunningNodes, calibrated_models
 #: Events between two calls of the progress function.
 _PROGRESS_EVENTS: Final = 20_000
 #: By name of the score policy.
-_SCORES: Final = {headroom_v1.NAME: NodeScores, energy_v1.NAME: EnergyScores}
+_SCORES: Final = {headroom_v1.NAME: NodeScores, energy_v1.NAME: EnergyScores, energy_v2.NAME: PackingScores}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

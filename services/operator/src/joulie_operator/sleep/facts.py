@@ -19,6 +19,7 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerOff, has_way_off, is_own_request
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.curves import node_curves
 from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
@@ -187,7 +188,7 @@ def idle_watts(view: HardwareView | None) -> float:
     if view is None or curves is None:
         return 0.0
     gpus = view.gpu.count * view.gpu.spec.idle_watts if view.gpu is not None else 0.0
-    return curves.wall_watts[0] + gpus
+    return curves.wall_watts[0] + gpus_at_wall(gpus, view.gpu_max_watts)
 
 
 def _node(

@@ -59,12 +59,7 @@ class DayArm:
         self._stopwatch = Stopwatch()
         self._clock = self._stopwatch.seconds
         self._wall_power = WallPower(plan.classes)
-        self._servers = DayServers(
-            self._wall_power.names,
-            scale=plan.scale,
-            idle_watts=self._wall_power.idle_watts,
-            clock=asyncio.get_running_loop().time,
-        )
+        self._servers = DayServers(self._wall_power, scale=plan.scale, clock=asyncio.get_running_loop().time)
 
     async def run(self, directory: Path) -> ArmDay:
         """Run the day and return what was observed; the BMCs' certificates are written to `directory`.

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.service import SimulatedBmc
 from joulie_sim.bmc.serving import ServedBmc, serve_bmcs
 from joulie_sim.demo.day.scale import DayScale
+from joulie_sim.demo.day.wall_power import WallPower
 from joulie_sim.demo.errors import DemoError
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.stack.stack import NAMESPACE
@@ -30,28 +31,30 @@ _PROOF_S: Final = 120.0
 
 
 class DayServers:
-    """The servers by node name; `idle_watts` returns what one draws on and without work."""
+    """The servers by node name; `power` has what each draws."""
 
-    def __init__(
-        self, names: Iterable[str], *, scale: DayScale, idle_watts: Callable[[str], float], clock: Callable[[], float]
-    ) -> None:
-        profile = replace(
-            PROFILES["openbmc"],
-            power_on_s=scale.clock_s(SERVERS.boot_s),
-            graceful_off_s=scale.clock_s(SERVERS.off_s),
-        )
+    def __init__(self, power: WallPower, *, scale: DayScale, clock: Callable[[], float]) -> None:
+        profiles = {
+            name: replace(
+                PROFILES["openbmc"],
+                power_on_s=scale.clock_s(SERVERS.boots_in_s(gpus=power.has_gpus(name))),
+                graceful_off_s=scale.clock_s(SERVERS.off_s),
+            )
+            for name in power.names
+        }
         self.servers = {
             name: SimulatedServer(
                 profile,
                 clock=clock,
-                demand_watts=idle_watts(name),
+                demand_watts=power.idle_watts(name),
                 standby_watts=SERVERS.off_watts,
-                boot_watts=SERVERS.boot_over_idle * idle_watts(name),
+                boot_watts=SERVERS.boot_over_idle * power.idle_watts(name),
             )
-            for name in names
+            for name, profile in profiles.items()
         }
         self._bmcs = {
-            name: SimulatedBmc(profile, server, user=_USER, password=_PASSWORD) for name, server in self.servers.items()
+            name: SimulatedBmc(profiles[name], server, user=_USER, password=_PASSWORD)
+            for name, server in self.servers.items()
         }
 
     @asynccontextmanager

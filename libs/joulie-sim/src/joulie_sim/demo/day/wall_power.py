@@ -38,6 +38,10 @@ class WallPower:
         server = model.server(cpu_utilization * cpu.cores, Controls())
         return server.wall_watts + model.wall_watts(gpu_watts)
 
+    def has_gpus(self, node: str) -> bool:
+        """Return whether a server has GPUs."""
+        return self._models[node][0].hardware.gpu is not None
+
     def idle_watts(self, node: str) -> float:
         """Return the power of a server that is on and has no work."""
         group, model = self._models[node]

@@ -1,0 +1,113 @@
+"""The scores of `energy_v2` for all nodes: rows of `joulie_core`, made when pods, caps or load of a node change."""
+
+from typing import Final
+
+import numpy as np
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.powerest.marginal import Coefficients
+from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.scoring.energy_v1 import TENTHS, tenth_of
+from joulie_core.scoring.energy_v2 import PackingScore
+from joulie_core.scoring.prepared import AffineRow
+from joulie_core.scoring.state import TwinSnapshot
+from joulie_sim.engine.arrays import Floats, Ints
+from joulie_sim.engine.control_plane import PublishedNode
+from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.node_scores import NodeScores, ScoreSettings, rounded_scores
+
+_CLASSES: Final = tuple(WorkloadClass)
+_POLICY: Final = PackingScore()
+
+
+class PackingScores(NodeScores):
+    """Scores of all nodes for any pod, as the extender has them between two reports; arguments as in `NodeScores`."""
+
+    def __init__(self, machines: Machines, settings: ScoreSettings, interval_s: float) -> None:
+        nodes = len(machines)
+        #: Of jobs on each node: cores in whole thousandths and GPUs, so that no sum drifts.
+        self._held_milli: Ints = np.zeros(nodes, dtype=np.int64)
+        self._held_gpus: Ints = np.zeros(nodes, dtype=np.int64)
+        self._jobs: dict[int, tuple[int, PodDemand]] = {}
+        #: Tenth of the CPU load that each row is of; -1 before there is one, or where load is not measured.
+        self._tenths: Ints = np.full(nodes, -1, dtype=np.int64)
+        #: By class: base, points per share of CPUs and of GPUs.
+        self._rows_by_class: Floats = np.zeros((len(_CLASSES), 3, nodes))
+        super().__init__(machines, settings, interval_s)
+
+    def bound(self, job: int, node: int, demand: PodDemand, now_s: float) -> None:
+        """Count a pod that was bound."""
+        self._jobs[job] = node, demand
+        self._hold(node, demand, 1)
+        super().bound(job, node, demand, now_s)
+        if not self._settings.count_in_flight:
+            self._refresh(node)
+
+    def ended(self, job: int) -> None:
+        """Count a pod no longer that has ended."""
+        node, demand = self._jobs.pop(job)
+        self._hold(node, demand, -1)
+        super().ended(job)
+        self._refresh(node)
+
+    def scores(self, nodes: Ints, demand: PodDemand) -> Floats:
+        """Return the extender's answer for the candidates: whole numbers from 0 to SCORE_MAX."""
+        cpu, gpu = _POLICY.size(demand)
+        base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(demand.workload_class)]
+        points: Floats = (base - cpu_points * cpu - gpu_points * gpu).take(nodes)
+        points *= self._factor
+        return rounded_scores(points, self._settings.score_max)
+
+    def row(self, node: int, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
+        """Return the row of one node, for comparison with `PackingScore.row`."""
+        base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(workload_class), :, node]
+        return AffineRow(float(base), float(cpu_points), float(gpu_points), 0.0)
+
+    def snapshot(self, node: int, published: PublishedNode) -> TwinSnapshot:
+        """Return what the row of a node is made of."""
+        budget = published.budget
+        return TwinSnapshot(
+            published.schedulable_class,
+            measured_watts=self._measured.item(node),
+            # As a twin has them: percent with one decimal.
+            cpu_cap_share=round(budget.cpu_share * 100.0, 1) / 100.0,
+            gpu_cap_share=round(budget.gpu_share * 100.0, 1) / 100.0,
+            assumed_watts=self._assumed_watts.item(node),
+            held_cores=self._held_milli.item(node) / 1000.0,
+            held_gpus=float(self._held_gpus.item(node)),
+        )
+
+    def _hold(self, node: int, demand: PodDemand, sign: int) -> None:
+        self._held_milli[node] += sign * round(demand.cpu_cores * 1000.0)
+        self._held_gpus[node] += sign * round(demand.gpus)
+
+    def _refresh(self, node: int) -> None:
+        published = self._published[node]
+        if published is None:
+            return
+        power = self._machines.groups[self._machines.group.item(node)].power
+        twin = self.snapshot(node, published)
+        self._tenths[node] = self._tenth(node)
+        for place, workload_class in enumerate(_CLASSES):
+            row = _POLICY.row(
+                twin,
+                stale=False,
+                power=power,
+                coefficients=Coefficients(),
+                pue=None,
+                workload_class=workload_class,
+                trend_scale=1.0,
+            )
+            self._rows_by_class[place, :, node] = row.base, row.cpu_points, row.gpu_points
+
+    def _refresh_all(self) -> None:
+        # A node's row changes with a report only where its load is measured, which few reports move by a tenth.
+        for node, tenth in enumerate(self._tenths.tolist()):
+            if self._tenth(node) != tenth:
+                self._refresh(node)
+
+    def _tenth(self, node: int) -> int:
+        curves = self._machines.groups[self._machines.group.item(node)].power.curves
+        if curves is None or curves.gpu is not None:
+            return TENTHS
+        return tenth_of(curves, self._measured.item(node) + self._assumed_watts.item(node))
