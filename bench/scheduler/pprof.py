@@ -6,16 +6,26 @@ functions and the table of strings are read.
 
 import gzip
 from collections import Counter
-from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any, Final
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-#: Fields of the messages Profile, Sample, Location, Line and Function.
-_PROFILE_SAMPLE, _PROFILE_LOCATION, _PROFILE_FUNCTION, _PROFILE_STRING = 2, 4, 5, 6
-_SAMPLE_LOCATION, _SAMPLE_VALUE = 1, 2
-_LOCATION_ID, _LOCATION_LINE = 1, 4
-_LINE_FUNCTION = 1
-_FUNCTION_ID, _FUNCTION_NAME = 1, 2
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+#: The fields that are read, by message: name, number, type, and whether it is repeated. All others are skipped.
+_MESSAGES: Final[dict[str, tuple[tuple[str, int, str, bool], ...]]] = {
+    "Profile": (
+        ("sample", 2, "Sample", True),
+        ("location", 4, "Location", True),
+        ("function", 5, "Function", True),
+        ("string_table", 6, "string", True),
+    ),
+    "Sample": (("location_id", 1, "uint64", True), ("value", 2, "int64", True)),
+    "Location": (("id", 1, "uint64", False), ("line", 4, "Line", True)),
+    "Line": (("function_id", 1, "uint64", False),),
+    "Function": (("id", 1, "uint64", False), ("name", 2, "int64", False)),
+}
+_PACKAGE: Final = "perftools.profiles"
 
 _NANOSECONDS = 1e9
 
@@ -55,24 +65,13 @@ _PARTS: tuple[tuple[Part, tuple[str, ...]], ...] = (
 
 def read_stacks(profile: bytes) -> Counter[tuple[str, ...]]:
     """Return the CPU time of each stack in nanoseconds; functions from the inner to the outer."""
-    strings: list[str] = []
-    names: dict[int, int] = {}
-    lines: dict[int, list[int]] = {}
-    samples: list[tuple[list[int], int]] = []
-    for field, value in _fields(gzip.decompress(profile)):
-        if field == _PROFILE_STRING:
-            strings.append(_bytes(value).decode())
-        elif field == _PROFILE_FUNCTION:
-            function = dict(_fields(_bytes(value)))
-            names[_int(function[_FUNCTION_ID])] = _int(function.get(_FUNCTION_NAME, 0))
-        elif field == _PROFILE_LOCATION:
-            identity, functions = _location(_bytes(value))
-            lines[identity] = functions
-        elif field == _PROFILE_SAMPLE:
-            samples.append(_sample(_bytes(value)))
+    found = _profile_class().FromString(gzip.decompress(profile))
+    names = {function.id: found.string_table[function.name] for function in found.function}
+    lines = {location.id: [names[line.function_id] for line in location.line] for location in found.location}
     stacks: Counter[tuple[str, ...]] = Counter()
-    for locations, nanoseconds in samples:
-        stacks[tuple(strings[names[f]] for location in locations for f in lines[location])] += nanoseconds
+    for sample in found.sample:
+        # The values of a sample of a CPU profile: how often it was seen, and nanoseconds.
+        stacks[tuple(name for location in sample.location_id for name in lines[location])] += sample.value[-1]
     return stacks
 
 
@@ -93,74 +92,18 @@ def _is_on(rule: str, stack: tuple[str, ...]) -> bool:
     return all(any(wanted in name for name in stack) for wanted in rule.split(";"))
 
 
-def _sample(data: bytes) -> tuple[list[int], int]:
-    locations: list[int] = []
-    values: list[int] = []
-    for field, value in _fields(data):
-        if field == _SAMPLE_LOCATION:
-            locations += _packed(value)
-        elif field == _SAMPLE_VALUE:
-            values += _packed(value)
-    return locations, values[-1]  # of a CPU profile: the number of samples, and nanoseconds
-
-
-def _location(data: bytes) -> tuple[int, list[int]]:
-    identity = 0
-    functions: list[int] = []
-    for field, value in _fields(data):
-        if field == _LOCATION_ID:
-            identity = _int(value)
-        elif field == _LOCATION_LINE:
-            functions.append(_int(dict(_fields(_bytes(value)))[_LINE_FUNCTION]))
-    return identity, functions
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    position = 0
-    while position < len(data):
-        key, position = _varint(data, position)
-        kind = key & 7
-        if kind == _VARINT:
-            value, position = _varint(data, position)
-            yield key >> 3, value
-            continue
-        if kind == _BYTES:
-            size, position = _varint(data, position)
-        else:
-            size = {_FIXED64: 8, _FIXED32: 4}[kind]
-        yield key >> 3, data[position : position + size]
-        position += size
-
-
-def _packed(value: int | bytes) -> list[int]:
-    if isinstance(value, int):
-        return [value]
-    numbers: list[int] = []
-    position = 0
-    while position < len(value):
-        number, position = _varint(value, position)
-        numbers.append(number)
-    return numbers
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
-        shift += 7
-
-
-def _int(value: int | bytes) -> int:
-    if not isinstance(value, int):
-        raise TypeError("expected a number")
-    return value
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError("expected bytes")
-    return value
+def _profile_class() -> Any:
+    """Return the class of the message Profile."""
+    file = descriptor_pb2.FileDescriptorProto(name="profile.proto", package=_PACKAGE, syntax="proto3")
+    for message, fields in _MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for name, number, kind, repeated in fields:
+            field = described.field.add(name=name, number=number)
+            field.label = FieldDescriptorProto.LABEL_REPEATED if repeated else FieldDescriptorProto.LABEL_OPTIONAL
+            if kind in _MESSAGES:
+                field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+            else:
+                field.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))

@@ -14,7 +14,8 @@ from tests.mounts import below, environment
 
 from joulie_actuator import blocking_client
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import ErrorReply, Reply, Request, SetCpuCap, SetThrottle
+from joulie_actuator.protocol import Request, SetCpuCap, SetThrottle
+from joulie_actuator.replies import ErrorReply, Reply
 from joulie_core.control_result import ControlResult
 from joulie_devcluster.real_node.requirements import missing_privileges
 from joulie_testing.agent.fake_sysfs import FakeMachine, build

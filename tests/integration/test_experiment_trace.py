@@ -34,7 +34,8 @@ def test_parts_have_every_nth_pod_of_the_densest_time(trace):
 
 def test_the_jobs_of_a_part_offer_the_load_within_the_window(trace):
     jobs = trace.jobs(trace.part(0, of=3, pods=3), node_scale=1.0, window_s=7200.0, load=0.2)
-    assert float((jobs.gpus * jobs.work_s).sum()) == pytest.approx(0.2 * 8 * 7200.0)
+    # An A10, which G2 is taken for, does 0.32 of the reference's work.
+    assert float((jobs.gpus * jobs.work_s).sum()) == pytest.approx(0.32 * 0.2 * 8 * 7200.0)
     assert jobs.arrives_s.tolist() == [0.0, 3600.0, 7200.0]
 
 

@@ -110,7 +110,7 @@ def test_energies_of_an_arm_and_what_it_is_compared_with_count_up_to_the_later_o
 @pytest.fixture
 def steady(experiment):
     """Return four nodes with a load that lasts, and an older kube-scheduler for one of two arms."""
-    protocol = Steady(loads=(0.2,), warm_up_hours=12.0, hours=24.0, older_scheduler=("most_allocated",))
+    protocol = Steady(loads=(0.3,), warm_up_hours=12.0, hours=24.0, older_scheduler=("most_allocated",))
     arms = ("kube_default", "most_allocated")
     return replace(experiment, loads=(), overload=None, steady=protocol, arms=arms)
 

@@ -25,11 +25,7 @@ from joulie_actuator.interrupt_protocol import InterruptClaims
 from joulie_actuator.protocol import (
     LINE_LIMIT,
     CheckHealth,
-    CpuReadings,
-    ErrorReply,
-    HealthReport,
     ReadCpu,
-    Reply,
     Request,
     Restore,
     SetCpuCap,
@@ -42,6 +38,7 @@ from joulie_actuator.protocol import (
     decode_reply,
     encode,
 )
+from joulie_actuator.replies import CpuReadings, ErrorReply, HealthReport, Reply
 from joulie_actuator.server import Admission, Server
 from joulie_actuator.settings import ActuatorSettings
 from joulie_actuator.subsystems import HostSubsystems

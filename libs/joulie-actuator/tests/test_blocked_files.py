@@ -10,16 +10,9 @@ from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.sysfs import OsCalls
 from joulie_actuator.hardware.watch import Watch
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import (
-    CpuReadings,
-    ReadCpu,
-    Restore,
-    RestoreReport,
-    SetCpuCap,
-    SetThrottle,
-    Subsystem,
-)
+from joulie_actuator.protocol import ReadCpu, Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuReadings, RestoreReport
 from joulie_actuator.subsystems import HostSubsystems
 from joulie_core.control_result import ControlResult
 

@@ -8,8 +8,9 @@ import pytest
 
 from joulie_actuator import blocking_client
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import LINE_LIMIT, DescribeCpu, ErrorReply, ProtocolError, decode_reply, encode
+from joulie_actuator.protocol import LINE_LIMIT, DescribeCpu, ProtocolError, decode_reply, encode
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import ErrorReply
 
 #: A client that waits for longer than it was told finds its connection closed then, and says so.
 _LONGEST_S = 10.0

@@ -8,18 +8,9 @@ import pytest
 from joulie_actuator.client import ActuatorClient, InProcessActuator
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import (
-    CpuReadings,
-    DescribeCpu,
-    ErrorReply,
-    GpuReadings,
-    ReadCpu,
-    ReadGpu,
-    SetCpuCap,
-    Subsystem,
-    encode,
-)
+from joulie_actuator.protocol import DescribeCpu, ReadCpu, ReadGpu, SetCpuCap, Subsystem, encode
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuReadings, ErrorReply, GpuReadings
 from joulie_actuator.server import Admission, Server
 from joulie_actuator.subsystems import HostSubsystems
 from joulie_testing.agent.fake_gpu import FakeGpu, fake_gpu_driver

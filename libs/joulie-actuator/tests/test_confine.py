@@ -14,7 +14,8 @@ import pytest
 
 from joulie_actuator import blocking_client
 from joulie_actuator.confine import ABIS, network_filter
-from joulie_actuator.protocol import CpuDescription, DescribeCpu
+from joulie_actuator.protocol import DescribeCpu
+from joulie_actuator.replies import CpuDescription
 
 #: What the programs below have at hand.
 PRELUDE = """

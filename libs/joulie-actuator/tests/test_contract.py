@@ -7,8 +7,6 @@ import pytest
 from joulie_actuator.cpu_class_protocol import CpuClassControls, CpuClassState, KhzSpan
 from joulie_actuator.interrupt_protocol import InterruptClaims
 from joulie_actuator.protocol import (
-    CpuClassesReport,
-    InterruptsReport,
     ProtocolError,
     SetCpuCap,
     SetCpuClasses,
@@ -18,6 +16,7 @@ from joulie_actuator.protocol import (
     decode_request,
     encode,
 )
+from joulie_actuator.replies import CpuClassesReport, InterruptsReport
 
 #: What a client of version 0.1 sends at least, as it sends it. A line here never changes.
 REQUESTS = {

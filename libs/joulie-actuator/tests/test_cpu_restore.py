@@ -7,7 +7,8 @@ import pytest
 from joulie_actuator.cpus import DISCOVERY_INTERVAL_S, CpuHandler
 from joulie_actuator.executor import RETRY_S, SubsystemExecutor
 from joulie_actuator.hardware.journal import Journal
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoreOutcome
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
+from joulie_actuator.hardware.knob_results import RestoreOutcome
 from joulie_actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_actuator.reasons import Reason
 from joulie_core.control_result import ControlResult

@@ -4,8 +4,8 @@ import shutil
 import pytest
 
 from joulie_actuator.cpus import CpuHandler
-from joulie_actuator.hardware.journaled_writer import RestoreOutcome
 from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.knob_results import RestoreOutcome
 from joulie_actuator.hardware.power_meter import total_watts
 from joulie_actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle
 from joulie_actuator.reasons import Reason

@@ -7,16 +7,9 @@ import pytest
 from joulie_actuator.cpus import CpuHandler
 from joulie_actuator.executor import RETRY_S, SubsystemExecutor
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import (
-    ErrorReply,
-    ReadCpu,
-    Restore,
-    RestoreReport,
-    SetCpuCap,
-    SetThrottle,
-    Subsystem,
-)
+from joulie_actuator.protocol import ReadCpu, Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import ErrorReply, RestoreReport
 from joulie_testing.agent.fake_sysfs import FileFault
 
 

@@ -12,19 +12,9 @@ from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_actuator.hardware.watch import AbandonedCall, Watch
 from joulie_actuator.log import Level
-from joulie_actuator.protocol import (
-    ErrorReply,
-    LeaseKind,
-    ReadCpu,
-    Restore,
-    RestoreReport,
-    SetCpuCap,
-    SetCpuClasses,
-    Subsystem,
-    SubsystemHealth,
-    lease_of,
-)
+from joulie_actuator.protocol import LeaseKind, ReadCpu, Restore, SetCpuCap, SetCpuClasses, Subsystem, lease_of
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import ErrorReply, RestoreReport, SubsystemHealth
 
 #: A caller that waits without end fails.
 pytestmark = pytest.mark.timeout(60)

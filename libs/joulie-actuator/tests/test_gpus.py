@@ -4,8 +4,9 @@ from joulie_actuator.gpus import GpuHandler
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.journal import Journal
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoreOutcome
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.knob_results import RestoreOutcome
 from joulie_actuator.protocol import (
     LINE_LIMIT,
     MOST_GPUS,

@@ -12,8 +12,9 @@ import pytest
 from joulie_actuator.commands import probe
 from joulie_actuator.executor import OVERDUE_S, SubsystemExecutor
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import HealthReport, SetCpuCap, Subsystem, SubsystemHealth, encode
+from joulie_actuator.protocol import SetCpuCap, Subsystem, encode
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import HealthReport, SubsystemHealth
 from joulie_actuator.server import Admission, Server
 from joulie_actuator.settings import ActuatorSettings
 

@@ -8,14 +8,8 @@ import pytest
 
 from joulie_actuator import process
 from joulie_actuator.hardware.journal import JournalHeldError
-from joulie_actuator.protocol import (
-    CpuDescription,
-    DescribeCpu,
-    GpuReadings,
-    ReadCpu,
-    ReadGpu,
-    SetThrottle,
-)
+from joulie_actuator.protocol import DescribeCpu, ReadCpu, ReadGpu, SetThrottle
+from joulie_actuator.replies import CpuDescription, GpuReadings
 from joulie_actuator.settings import read_settings
 from joulie_actuator.subsystems import HostSubsystems
 from joulie_core.control_result import ControlResult

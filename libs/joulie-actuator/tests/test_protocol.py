@@ -8,27 +8,20 @@ from joulie_actuator.cpu_class_protocol import (
     KhzSpan,
     UnmetControl,
 )
-from joulie_actuator.hardware.journaled_writer import RestoredKnob
-from joulie_actuator.hardware.knob_results import RestoreOutcome
+from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome
 from joulie_actuator.interrupt_protocol import InterruptClaims
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.protocol import (
     LINE_LIMIT,
     CheckHealth,
-    CpuClassesReport,
-    CpuReadings,
     DescribeCpu,
     DescribeGpu,
     Epp,
-    GpuPowerReading,
-    InterruptsReport,
     LeaseKind,
-    PolicyReading,
     ProtocolError,
     ReadCpu,
     ReadGpu,
     Restore,
-    RestoreReport,
     SetCpuCap,
     SetCpuClasses,
     SetCpuTuning,
@@ -37,7 +30,6 @@ from joulie_actuator.protocol import (
     SetInterrupts,
     SetThrottle,
     Subsystem,
-    SubsystemHealth,
     decode_reply,
     decode_request,
     encode,
@@ -45,6 +37,15 @@ from joulie_actuator.protocol import (
     subsystem_of,
 )
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import (
+    CpuClassesReport,
+    CpuReadings,
+    GpuPowerReading,
+    InterruptsReport,
+    PolicyReading,
+    RestoreReport,
+    SubsystemHealth,
+)
 from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_core.control_result import ControlResult

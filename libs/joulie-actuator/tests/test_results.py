@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from joulie_actuator import results
-from joulie_actuator.hardware.journaled_writer import RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
+from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_core.control_result import ControlResult

@@ -15,8 +15,6 @@ from joulie_actuator.protocol import (
     CheckHealth,
     DescribeCpu,
     DescribeGpu,
-    ErrorReply,
-    GpuDescription,
     ReadCpu,
     SetCpuCap,
     SetGpuCaps,
@@ -24,6 +22,7 @@ from joulie_actuator.protocol import (
     encode,
 )
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import ErrorReply, GpuDescription
 from joulie_actuator.server import (
     LOG_INTERVAL_S,
     MOST_CONNECTIONS,

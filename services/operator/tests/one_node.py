@@ -21,7 +21,7 @@ from joulie_operator.node_reconciler import NodeReconciler
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifications import TransitionMade
 from joulie_operator.planner import NodePlanner
-from joulie_operator.pod_decoder import PodDecoder
+from joulie_operator.pods import PodDecoder
 from joulie_operator.power import PowerTracker
 from joulie_operator.published import decode_target, decode_twin
 from joulie_operator.published_state import PublishedState

@@ -14,7 +14,7 @@ from joulie_core.transition import NodeState
 from joulie_operator.cluster import Cluster
 from joulie_operator.notifications import TransitionMade
 from joulie_operator.planner import NodePlanner
-from joulie_operator.pod_decoder import PodDecoder
+from joulie_operator.pods import PodDecoder
 from joulie_operator.published import PublishedTarget
 from joulie_operator.published_state import PublishedState
 from joulie_testing.api import make_node, make_pod

@@ -9,10 +9,9 @@ from prometheus_client import CollectorRegistry
 from joulie_api.failures import Failures
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.names import NodeName
-from joulie_operator.changes import ChangeScope, ClusterChange, PlanTrigger
 from joulie_operator.cluster import Cluster
-from joulie_operator.pod_decoder import PodDecoder
-from joulie_operator.workqueue import WorkQueue
+from joulie_operator.pods import PodDecoder
+from joulie_operator.workqueue import ChangeScope, ClusterChange, PlanTrigger, WorkQueue
 from joulie_testing.api import make_pod
 
 NODES = 10

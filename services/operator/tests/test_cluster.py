@@ -13,10 +13,9 @@ from joulie_core.hardware.view import resolve_view
 from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
 from joulie_core.names import NodeName
 from joulie_operator import cluster as operator_cluster
-from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.cluster import Cluster, Eligibility
-from joulie_operator.pod_decoder import PodDecoder
-from joulie_operator.published import NO_POD, PodSummary
+from joulie_operator.pods import NO_POD, PodDecoder, PodSummary
+from joulie_operator.workqueue import ChangeScope, ClusterChange
 from joulie_testing.api import make_node, make_pod
 
 INVENTORY = Inventory.load()

@@ -4,8 +4,8 @@ import pytest
 
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec, PolicyNote
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
-from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.conditions import NO_REPORT, ReportCache, conditions_of, refusal, report_of
+from joulie_operator.workqueue import ChangeScope, ClusterChange
 from joulie_testing.api import make_telemetry_profile
 
 CPU, GPU = CpuTarget(package_power_cap_pct_of_max=60), GpuTarget(power_cap=GpuPowerCap(cap_pct_of_max=60))

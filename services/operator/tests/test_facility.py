@@ -10,7 +10,7 @@ from joulie_api.failures import Failures
 from joulie_api.prometheus import QueryError
 from joulie_core.twin import LinearPue, MeasuredPue
 from joulie_operator.facility import Facility, FacilityMetric, MetricScope
-from joulie_operator.polling import poll_forever
+from joulie_operator.sources import poll_forever
 
 pytestmark = pytest.mark.looptime
 

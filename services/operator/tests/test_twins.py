@@ -22,8 +22,9 @@ from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 from joulie_core.twin import LinearPue, MeasuredPue
 from joulie_operator.cluster import Cluster
+from joulie_operator.pods import PodSummary
 from joulie_operator.power import PowerSample, PowerTracker
-from joulie_operator.published import PodSummary, PublishedTwin, decode_twin
+from joulie_operator.published import PublishedTwin, decode_twin
 from joulie_operator.published_state import LastTwin, PublishedPart, PublishedState
 from joulie_operator.twins import RackCapacities, TwinTracker
 from joulie_testing.api import make_node, make_node_twin

@@ -3,8 +3,9 @@
 import socket
 
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import LINE_LIMIT, ProtocolError, Reply, Request, decode_reply, encode
+from joulie_actuator.protocol import LINE_LIMIT, ProtocolError, Request, decode_reply, encode
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import Reply
 
 
 def request(path: str, message: Request, timeout_s: float) -> Reply | HardwareFailure:

@@ -11,8 +11,8 @@ from joulie_actuator.hardware import class_knobs
 from joulie_actuator.hardware.cpufreq import CpuPolicy
 from joulie_actuator.hardware.cpuinfo import HostCpus
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
-from joulie_actuator.protocol import CpuClassesReport
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuClassesReport
 from joulie_core.containers.idset import Cpus
 from joulie_core.control.cpu_frequency import FrequencyBound, Shortfall, ShortfallCause
 

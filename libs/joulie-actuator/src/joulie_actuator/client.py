@@ -16,17 +16,9 @@ from joulie_actuator.executor import SubsystemExecutor
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.log import Level
 from joulie_actuator.program import command
-from joulie_actuator.protocol import (
-    LINE_LIMIT,
-    ProtocolError,
-    Reply,
-    Request,
-    Subsystem,
-    decode_reply,
-    encode,
-    subsystem_of,
-)
+from joulie_actuator.protocol import LINE_LIMIT, ProtocolError, Request, Subsystem, decode_reply, encode, subsystem_of
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import Reply
 from joulie_actuator.subsystems import HostSubsystems
 
 _log = structlog.get_logger()

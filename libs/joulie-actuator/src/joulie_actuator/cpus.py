@@ -17,29 +17,25 @@ from joulie_actuator.frequency_arbiter import FrequencyArbiter, Tuning
 from joulie_actuator.frequency_sampler import FrequencySampler
 from joulie_actuator.hardware import cpuinfo, hsmp, rapl
 from joulie_actuator.hardware.cpuinfo import HostCpus
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoredKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.hardware.power_meter import PowerMeter, ZoneReading
 from joulie_actuator.hardware.rapl import RaplZone
 from joulie_actuator.hardware.sysfs import SysfsTree, parse_cpu_list
 from joulie_actuator.hardware.topology import CPU_ROOT
 from joulie_actuator.outcome import ControlOutcome, failed
 from joulie_actuator.protocol import (
-    CpuClassesReport,
-    CpuDescription,
-    CpuReadings,
     DescribeCpu,
     LeaseKind,
-    PolicyReading,
     ReadCpu,
-    Reply,
-    RestoreReport,
     SetCpuCap,
     SetCpuClasses,
     SetCpuTuning,
     SetThrottle,
 )
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuClassesReport, CpuDescription, CpuReadings, PolicyReading, Reply, RestoreReport
 from joulie_actuator.tuning import TUNING, tuning_outcome
 from joulie_core.control_result import ControlResult
 
@@ -80,8 +76,8 @@ class CpuHandler:
         if self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S or any(zone.moved for zone in self._cpus.zones):
             self._discover()
         match request:
-            case SetCpuCap(cap_watts_per_package=cap_watts, release_throttle=release):
-                done = self._cap(cap_watts)
+            case SetCpuCap(cap_watts_per_package=cap_watts_per_package, release_throttle=release):
+                done = self._cap(cap_watts_per_package)
                 return self._release(done, throttles=True) if release else done
             case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
                 done = self._throttle(throttle_pct)
@@ -151,10 +147,10 @@ class CpuHandler:
             self._revision += 1
         self._cpus = found
 
-    def _cap(self, cap_watts: float) -> ControlOutcome:
+    def _cap(self, cap_watts_per_package: float) -> ControlOutcome:
         if isinstance(self.writer, HardwareFailure):
             return results.failed(cpu_caps.RAPL, [self.writer])
-        return cpu_caps.set_caps(self.writer, self._cpus.zones, cap_watts, self._packages_without_zone())
+        return cpu_caps.set_caps(self.writer, self._cpus.zones, cap_watts_per_package, self._packages_without_zone())
 
     def _packages_without_zone(self) -> list[HardwareFailure]:
         """Return a failure for each package that RAPL neither caps nor measures while it does so for others."""

@@ -18,22 +18,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoreOutcome
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.knob_results import RestoreOutcome
 from joulie_actuator.hardware.watch import CALL_S, Watch
 from joulie_actuator.log import Level, Log
-from joulie_actuator.protocol import (
-    ErrorReply,
-    LeaseKind,
-    Reply,
-    Request,
-    Restore,
-    RestoreReport,
-    Setting,
-    Subsystem,
-    SubsystemHealth,
-    lease_of,
-)
+from joulie_actuator.protocol import LeaseKind, Request, Restore, Setting, Subsystem, lease_of
+from joulie_actuator.replies import ErrorReply, Reply, RestoreReport, SubsystemHealth
 from joulie_actuator.subsystem_thread import SubsystemThread
 
 #: Between two attempts to restore.

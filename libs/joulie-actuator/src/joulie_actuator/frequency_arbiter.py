@@ -20,8 +20,9 @@ from joulie_actuator.hardware.class_knobs import GOVERNOR_CODES, IDLE_KEYS
 from joulie_actuator.hardware.cpu_tuning import EPP_KEYS, UNCORE_KEYS
 from joulie_actuator.hardware.cpufreq import CpuPolicy
 from joulie_actuator.hardware.cpuinfo import HostCpus
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoredKnob, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import RestoredKnob, WrittenKnob
 from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_actuator.protocol import LeaseKind
 from joulie_core.containers.idset import Cpus

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from joulie_actuator import results
 from joulie_actuator.hardware.gpu.driver import CLOCK_KEY_END, ClockKnob, GpuDriver, JournaledClock, clock_key
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoredKnob, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import RestoredKnob, WrittenKnob
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_core.control_result import ControlResult

@@ -12,22 +12,13 @@ import msgspec
 
 from joulie_actuator import gpu_clocks, results
 from joulie_actuator.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, clock_key, limit_key
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import WrittenKnob
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import (
-    DescribeGpu,
-    GpuDescription,
-    GpuPowerReading,
-    GpuReadings,
-    LeaseKind,
-    ReadGpu,
-    Reply,
-    RestoreReport,
-    SetGpuCaps,
-    SetGpuClocks,
-)
+from joulie_actuator.protocol import DescribeGpu, LeaseKind, ReadGpu, SetGpuCaps, SetGpuClocks
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import GpuDescription, GpuPowerReading, GpuReadings, Reply, RestoreReport
 from joulie_core.control_result import ControlResult
 
 GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | ReadGpu | DescribeGpu

@@ -17,12 +17,14 @@ from joulie_actuator.hardware.interrupts import (
     affinity_knob,
     default_affinity_knob,
 )
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoredKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.hardware.sysfs import SysfsTree, parse_cpu_list
 from joulie_actuator.hardware.topology import CPU_ROOT
-from joulie_actuator.protocol import InterruptsReport, LeaseKind, RestoreReport, SetInterrupts
+from joulie_actuator.protocol import LeaseKind, SetInterrupts
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import InterruptsReport, RestoreReport
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.interrupts import InterruptPlacement, affinity, matches
 

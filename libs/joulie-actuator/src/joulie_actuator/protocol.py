@@ -1,4 +1,4 @@
-"""Requests to the actuator and its replies: the whole list, with the range of every value.
+"""Requests to the actuator, with the range of every value, and how they and the replies are encoded.
 
 A line that does not fit a type or a range is rejected while it is decoded, before anything is done. One request or
 reply is one line of JSON; a connection carries one request at a time. Ranges here are those of any machine; the ranges
@@ -15,20 +15,12 @@ import msgspec
 
 from joulie_actuator.cpu_class_protocol import (
     MOST_CLASSES,
-    ClassAbilities,
     ClassName,
     CpuClassControls,
-    CpuClassState,
     CpuList,
 )
-from joulie_actuator.hardware.cpuinfo import HostFacts
-from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo
-from joulie_actuator.hardware.journaled_writer import RestoredKnob
-from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.hardware.power_meter import ZoneReading
-from joulie_actuator.hardware.rapl_domains import ConstraintReading
 from joulie_actuator.interrupt_protocol import MOST_CLAIMS, InterruptClaims, Patterns
-from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.replies import Reply
 from joulie_core.containers.idset import Cpus, union
 from joulie_core.containers.interrupts import InterruptClaim, InterruptPlacement
 from joulie_core.text import printable
@@ -227,152 +219,6 @@ def lease_of(request: Setting) -> LeaseKind:
         case _:
             return LeaseKind.POWER
 
-
-class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
-    """Base of all replies."""
-
-
-class RestoreReport(_Reply, frozen=True, tag="restore_report"):
-    """The result of a restore, for every knob that was managed."""
-
-    knobs: tuple[RestoredKnob, ...]
-
-    @property
-    def left(self) -> tuple[RestoredKnob, ...]:
-        """What could not be restored."""
-        return tuple(knob for knob in self.knobs if not knob.done)
-
-
-class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
-    """CPU classes in force after `SetCpuClasses`."""
-
-    classes: dict[str, CpuClassState]
-    #: Why nothing could be set or restored; None where it could.
-    failure: HardwareFailure | None = None
-    #: Knobs that no class sets any more and that could not be restored; this is retried.
-    not_restored: tuple[RestoredKnob, ...] = ()
-    #: What else is worth knowing, such as external values that were overwritten.
-    message: str = ""
-
-
-class InterruptsReport(_Reply, frozen=True, tag="interrupts"):
-    """Outcome of `SetInterrupts`, in numbers of interrupts."""
-
-    #: Interrupts that have other CPUs than without Joulie.
-    moved: int = 0
-    #: Interrupts that should have others, and that the kernel does not let move.
-    fixed: int = 0
-    #: Interrupts of a machine with more than are looked at.
-    left_out: int = 0
-    #: Interrupts that could not be read, moved or restored; this is retried. `message` names the first.
-    failed: int = 0
-    message: str = ""
-    #: Why nothing could be set; None where it could.
-    failure: HardwareFailure | None = None
-
-
-class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The frequencies of the CPUs of one policy."""
-
-    cpus: tuple[int, ...]
-    current_khz: int | None = None
-    max_khz: int | None = None
-
-
-class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
-    """One reading of the CPUs."""
-
-    #: Grows when discovery finds something else than before: request the description again.
-    revision: int
-    zones: tuple[ZoneReading, ...]
-    #: The last requested throttle that is in force.
-    throttle_pct: float
-    #: How often an external value was overwritten, by knob.
-    overwritten: dict[str, int]
-    policies: tuple[PolicyReading, ...] = ()
-    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; not included in the total.
-    domains: tuple[ZoneReading, ...] = ()
-    #: Every power limit of the package zones, whatever set it.
-    constraints: tuple[ConstraintReading, ...] = ()
-    #: How many CPUs of each class are throttled; empty without classes.
-    throttled_by_class: dict[str, int] = {}
-
-
-class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts, and the managed limit on its graphics clock."""
-
-    uuid: str
-    power_mw: int | None = None
-    limit_mw: int | None = None
-    clock_limit_mhz: int | None = None
-    failure: HardwareFailure | None = None
-
-
-class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
-    """One reading of the GPUs."""
-
-    revision: int
-    gpus: tuple[GpuPowerReading, ...]
-    #: Why a vendor's GPUs cannot be read, by driver.
-    failures: dict[str, HardwareFailure]
-    overwritten: dict[str, int]
-
-
-class CpuDescription(_Reply, frozen=True, tag="cpu"):
-    """The CPUs, and why something does not work; None where it does."""
-
-    revision: int
-    facts: HostFacts
-    reading: HardwareFailure | None
-    capping: HardwareFailure | None
-    throttling: HardwareFailure | None
-    journal: HardwareFailure | None
-    class_controls: ClassAbilities = ClassAbilities()
-
-
-class GpuDescription(_Reply, frozen=True, tag="gpu"):
-    """The GPUs."""
-
-    revision: int
-    devices: tuple[GpuDeviceInfo, ...]
-    #: Why a driver has no usable GPUs, by driver.
-    failures: dict[str, HardwareFailure]
-    journal: HardwareFailure | None
-
-
-class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Health of one subsystem: whether its lease is enforced."""
-
-    #: Why it is not, which a restart may cure; None where it is.
-    problem: str | None
-    #: What hangs or fails permanently, which a restart does not cure.
-    degraded: tuple[str, ...] = ()
-
-
-class HealthReport(_Reply, frozen=True, tag="health"):
-    """Health by subsystem: whether leases are enforced."""
-
-    subsystems: dict[str, SubsystemHealth]
-
-
-class ErrorReply(_Reply, frozen=True, tag="fault"):
-    """The request is invalid, or its execution failed unexpectedly."""
-
-    message: str
-
-
-Reply: TypeAlias = (
-    ControlOutcome
-    | RestoreReport
-    | CpuClassesReport
-    | InterruptsReport
-    | CpuReadings
-    | GpuReadings
-    | CpuDescription
-    | GpuDescription
-    | HealthReport
-    | ErrorReply
-)
 
 T = TypeVar("T")
 #: Characters of a decoder's error, which may quote the line.

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoredKnob, RestoreOutcome, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
+from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_core.control_result import ControlResult

@@ -26,15 +26,13 @@ from joulie_actuator.log import Level, Log
 from joulie_actuator.protocol import (
     LINE_LIMIT,
     CheckHealth,
-    ErrorReply,
-    HealthReport,
     ProtocolError,
-    Reply,
     Subsystem,
     decode_request,
     encode,
     subsystem_of,
 )
+from joulie_actuator.replies import ErrorReply, HealthReport, Reply
 
 #: A connection without a request for so long is closed; a controller with longer ticks connects again.
 IDLE_S: Final = 600.0

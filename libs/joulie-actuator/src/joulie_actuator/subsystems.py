@@ -20,8 +20,9 @@ from joulie_actuator.hardware.sysfs import OsCalls, SysfsTree
 from joulie_actuator.hardware.watch import Watch, WatchedCalls
 from joulie_actuator.interrupts import InterruptHandler
 from joulie_actuator.log import Level, Log
-from joulie_actuator.protocol import LeaseKind, Reply, RestoreReport, Subsystem
+from joulie_actuator.protocol import LeaseKind, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import Reply, RestoreReport
 from joulie_actuator.settings import ActuatorSettings
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from joulie_actuator import results
 from joulie_actuator.cpu_class_protocol import ClassControl
 from joulie_actuator.frequency_arbiter import Applied, Tuning
-from joulie_actuator.hardware.journaled_writer import WrittenKnob
 from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.knob_results import WrittenKnob
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_core.control.cpu_frequency import NO_CLASS

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from joulie_actuator.hardware.journal import Journal
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoreOutcome
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import KnobKind, KnobLimits
+from joulie_actuator.hardware.knob_results import RestoreOutcome
 
 KILLS = 200
 ORIGINALS = {f"knob{number}": 1_000_001 + 2 * number for number in range(8)}

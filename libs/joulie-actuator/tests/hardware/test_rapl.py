@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from joulie_actuator import cpu_caps
 from joulie_actuator.hardware import rapl
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_actuator.hardware.sysfs import SysfsTree
@@ -23,7 +24,7 @@ def put(cap):
     """Write a cap as the agent does, without the journal."""
     original_uw = cap.knob.read()
     found_uw = cap.knob.write(cap.limit_uw)
-    return found_uw if isinstance(found_uw, HardwareFailure) else rapl.check_cap(cap, found_uw, original_uw)
+    return found_uw if isinstance(found_uw, HardwareFailure) else cpu_caps.check_cap(cap, found_uw, original_uw)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_the_range_of_packages_is_what_all_of_them_can_hold(machine):
 def test_a_cap_goes_to_every_package_and_nowhere_else(machine):
     fake = machine(MachineSpec(sockets=2, zones=frozenset(Zone)))
     before = snapshot(fake)
-    for cap in rapl.split_cap(rapl.discover(fake.tree()), 100.0):
+    for cap in cpu_caps.split_cap(rapl.discover(fake.tree()), 100.0):
         assert put(cap) is None
     changed = {path for path, text in snapshot(fake).items() if before[path] != text}
     assert changed == set(fake.limits())
@@ -154,7 +155,7 @@ def test_a_cap_goes_to_every_package_and_nowhere_else(machine):
 
 def test_a_cap_per_package_is_split_evenly_over_its_dies(machine):
     fake = machine("xeon-multi-die")
-    caps = rapl.split_cap(rapl.discover(fake.tree()), 300.0)
+    caps = cpu_caps.split_cap(rapl.discover(fake.tree()), 300.0)
     assert [cap.limit_uw for cap in caps] == [150_000_000] * 4
     assert rapl.package_range_uw(cap.zone for cap in caps) == KnobLimits(100_000_000, 400_000_000)
 
@@ -170,33 +171,33 @@ def test_a_cap_per_package_is_split_evenly_over_its_dies(machine):
     ],
 )
 def test_a_cap_is_clamped_to_each_zones_range(machine, watts, expected_uw, clamped, unlimited):
-    (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), watts)
+    (cap,) = cpu_caps.split_cap(rapl.discover(machine(MachineSpec()).tree()), watts)
     assert (cap.limit_uw, cap.clamped, cap.unlimited) == (expected_uw, clamped, unlimited)
     assert cap.knob is cap.zone.power_limit
 
 
 def test_a_limit_rounded_down_to_the_power_unit_is_in_force(machine):
     fake = machine(MachineSpec())
-    (cap,) = rapl.split_cap(rapl.discover(fake.tree()), 99.99)
+    (cap,) = cpu_caps.split_cap(rapl.discover(fake.tree()), 99.99)
     assert put(cap) is None
     assert fake.read(fake.limits()[0]) == 99_875_000
 
 
 def test_the_short_term_limit_stays_as_it_was(machine):
     fake = machine(MachineSpec())
-    (cap,) = rapl.split_cap(rapl.discover(fake.tree()), 60.0)
+    (cap,) = cpu_caps.split_cap(rapl.discover(fake.tree()), 60.0)
     put(cap)
     assert fake.read(f"{fake.zones()[0]}/constraint_1_power_limit_uw") == 180_000_000
 
 
 def test_a_limit_that_the_kernel_shows_as_locked_is_blocked(machine):
-    (cap, _) = rapl.split_cap(rapl.discover(machine("xeon-locked").tree()), 100.0)
+    (cap, _) = cpu_caps.split_cap(rapl.discover(machine("xeon-locked").tree()), 100.0)
     assert cap.zone.failure() is None  # nothing but a write tells
     assert put(cap).reason is Reason.FIRMWARE_LOCKED
 
 
 def test_a_limit_that_takes_a_write_and_keeps_its_value_is_locked(machine):
-    (cap,) = rapl.split_cap(rapl.discover(machine("xeon-held").tree()), 100.0)
+    (cap,) = cpu_caps.split_cap(rapl.discover(machine("xeon-held").tree()), 100.0)
     failure = put(cap)
     assert failure.reason is Reason.FIRMWARE_LOCKED
     assert failure.message == "package-0 keeps 150 W where 100 W was written"
@@ -217,25 +218,25 @@ def test_a_limit_that_takes_a_write_and_keeps_its_value_is_locked(machine):
     ],
 )
 def test_a_limit_is_not_set_where_it_stays_or_is_a_watt_above_what_was_written(machine, found_uw, original_uw, reason):
-    (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
-    failure = rapl.check_cap(cap, found_uw, original_uw)
+    (cap,) = cpu_caps.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
+    failure = cpu_caps.check_cap(cap, found_uw, original_uw)
     assert (failure and failure.reason) == reason
 
 
 def test_a_limit_that_moves_to_a_higher_value_is_told_with_both(machine):
-    (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
-    failure = rapl.check_cap(cap, 120_000_000, original_uw=150_000_000)
+    (cap,) = cpu_caps.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
+    failure = cpu_caps.check_cap(cap, 120_000_000, original_uw=150_000_000)
     assert failure.message == "package-0 holds 120 W where 100 W was written"
 
 
 def test_a_limit_that_is_not_enforced_is_not_in_force_until_it_is_switched_on(machine):
-    (cap,) = rapl.split_cap(rapl.discover(machine("xeon-switched-off").tree()), 100.0)
+    (cap,) = cpu_caps.split_cap(rapl.discover(machine("xeon-switched-off").tree()), 100.0)
     assert put(cap) is None
-    assert rapl.check_enabled(cap.zone) == HardwareFailure(
+    assert cpu_caps.check_enabled(cap.zone) == HardwareFailure(
         Reason.FIRMWARE_LOCKED, "package-0 accepts the limit and does not enforce it (enabled=0)"
     )
     assert cap.zone.enable.write(1) == 1
-    assert rapl.check_enabled(cap.zone) is None
+    assert cpu_caps.check_enabled(cap.zone) is None
 
 
 def test_a_limit_without_a_write_bit_is_not_permitted(machine):
@@ -255,7 +256,7 @@ def test_amd_counts_energy_and_cannot_be_capped(machine, platform, why):
     zones = rapl.discover(fake.tree())
     told = [f"energy is counted and cannot be capped: {why.format(path=zone.path)}" for zone in zones]
     assert [zone.failure() for zone in zones] == [HardwareFailure(Reason.NO_INTERFACE, each) for each in told]
-    assert rapl.split_cap(zones, 100.0) == ()
+    assert cpu_caps.split_cap(zones, 100.0) == ()
     warned = [f"{zone.name}: {each}" for zone, each in zip(zones, told, strict=True)]
     assert rapl.warnings(fake.tree(), zones) == tuple(warned)
     fake.consume(zones[0].path, 3)
@@ -321,7 +322,7 @@ def test_a_reading_of_energy_that_is_not_permitted_has_its_reason(machine, monke
 
 @pytest.mark.parametrize("limit", Limit)
 def test_no_behaviour_of_a_limit_is_an_exception(machine, limit):
-    for cap in rapl.split_cap(rapl.discover(machine(MachineSpec(limit=limit)).tree()), 100.0):
+    for cap in cpu_caps.split_cap(rapl.discover(machine(MachineSpec(limit=limit)).tree()), 100.0):
         put(cap)
 
 

@@ -20,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from joulie_actuator.hardware import journal as journal_module
 from joulie_actuator.hardware.journal import Journal
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
+from joulie_actuator.hardware.knob_results import RestoreOutcome, WrittenKnob
 from joulie_actuator.reasons import Reason
 from joulie_testing.agent import kill_points
 from joulie_testing.agent.kill_points import Killed

@@ -9,8 +9,9 @@ from joulie_actuator.hardware.interrupts import DEFAULT_KEY
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.knob_results import RestoreOutcome
 from joulie_actuator.interrupts import DISCOVERY_INTERVAL_S
-from joulie_actuator.protocol import InterruptsReport, Restore, RestoreReport, Subsystem
+from joulie_actuator.protocol import Restore, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import InterruptsReport, RestoreReport
 from joulie_testing.agent.interrupt_bench import open_bench
 
 FREE = {4: "0-7", 9: "0-7", 24: "0-7", 25: "0-7", 26: "0-7"}

@@ -25,7 +25,8 @@ from joulie_actuator import blocking_client
 from joulie_actuator.cpu_class_protocol import CpuClassControls, Governor
 from joulie_actuator.hardware import journal
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import CpuClassesReport, Restore, SetCpuCap, SetCpuClasses, SetThrottle, Subsystem
+from joulie_actuator.protocol import Restore, SetCpuCap, SetCpuClasses, SetThrottle, Subsystem
+from joulie_actuator.replies import CpuClassesReport
 from joulie_testing.agent.kernel import Behaviour, PolicyReturn
 from joulie_testing.agent.kernel.external_writers import ExternalWriters, register_of
 from joulie_testing.agent.kernel.mount import mounted, why_not

@@ -157,8 +157,10 @@ def test_the_cost_of_a_device_is_what_it_adds_and_its_part_of_the_idle_node():
     assert cost.shared_by(6.0, 4.0) == pytest.approx(cost.added + cost.idle / 10.0)
     gpu = A100.curves.gpu
     cost = gpu_cost(A100.curves, 8.0, 1.0)
-    assert cost.added == pytest.approx((gpu.natural_watts - gpu.idle_watts) / 0.94)
-    assert cost.idle == pytest.approx(A100.curves.wall_watts[0] + 8.0 * gpu.idle_watts / 0.94)
+    # Supplies and fans.
+    assert cost.added == pytest.approx((gpu.natural_watts - gpu.idle_watts) * (1 / 0.94 + 0.15))
+    gpus_watts = 8.0 * (gpu.idle_watts * (1 / 0.94 + 0.15) + gpu.max_watts * 0.15)
+    assert cost.idle == pytest.approx(A100.curves.wall_watts[0] + gpus_watts)
 
 
 def test_a_cap_makes_work_cost_less_and_keeps_the_node_on_for_longer():

@@ -31,7 +31,9 @@ HOUR_S = 3600.0
 POWER = NodePowerFacts(
     state=PowerState.ON, sampled_at_s=NOW, reachable=True, wake_proven=True, off_allowed=True, boot_s=300.0
 )
-SETTINGS = SleepSettings(min_awake=0, spare=0, max_asleep_pct=50, max_cycles_per_day=3, max_waking_per_rack=2)
+SETTINGS = SleepSettings(
+    min_awake={"count": 0, "spare": 0}, max_asleep_percent=50, rates={"power_cycles_per_day": 3, "waking_per_rack": 2}
+)
 POD = SleepPod({"cpu": 8.0})
 
 
@@ -172,8 +174,18 @@ def test_no_more_nodes_of_a_rack_boot_for_pods_than_may_and_other_racks_take_the
 
 
 def test_the_minimum_and_the_spare_nodes_are_woken_within_the_bound_from_other_racks():
-    assert by_rack(woken(RACKS, settings=SETTINGS.model_copy(update={"min_awake": 4}))) == {"r": 2, "s": 2}
-    assert by_rack(woken(RACKS, settings=SETTINGS.model_copy(update={"spare": 3}))) == {"r": 2, "s": 1}
+    assert by_rack(
+        woken(
+            RACKS,
+            settings=SETTINGS.model_copy(update={"min_awake": SETTINGS.min_awake.model_copy(update={"count": 4})}),
+        )
+    ) == {"r": 2, "s": 2}
+    assert by_rack(
+        woken(
+            RACKS,
+            settings=SETTINGS.model_copy(update={"min_awake": SETTINGS.min_awake.model_copy(update={"spare": 3})}),
+        )
+    ) == {"r": 2, "s": 1}
 
 
 def test_requests_of_people_and_roll_outs_are_woken_within_the_bound():
@@ -189,7 +201,16 @@ def test_a_request_comes_before_pods_where_both_do_not_fit():
 
 
 def test_the_bound_on_all_boots_holds_across_racks():
-    assert len(woken(RACKS, pending=[POD] * 8, settings=SETTINGS.model_copy(update={"max_waking": 3}))) == 3
+    assert (
+        len(
+            woken(
+                RACKS,
+                pending=[POD] * 8,
+                settings=SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking": 3})}),
+            )
+        )
+        == 3
+    )
 
 
 def test_nodes_without_the_label_are_one_rack():
@@ -219,11 +240,11 @@ def test_nodes_that_people_have_switched_on_boot_already_and_count():
 
 
 @pytest.mark.parametrize(
-    ("asked_s", "boots", "permitted"), [(60.0, False, False), (60.1, False, True), (60.1, True, False)]
+    ("asked_s", "boots", "permitted"), [(180.0, False, False), (180.1, False, True), (180.1, True, False)]
 )
 def test_a_node_whose_bmc_does_not_answer_does_not_hold_up_its_rack(asked_s, boots, permitted):
     """It draws no inrush current as far as is known, and others must wake."""
-    settings = SETTINGS.model_copy(update={"max_waking_per_rack": 1, "stale_after_s": 60.0})
+    settings = SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking_per_rack": 1})})
     boots_since_s = NOW - 50 if boots else None
     waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - asked_s, boots_since_s=boots_since_s)
     assert BootRoom.beside([(off_node("r1", "r"), waking)], NOW, settings).permits(off_node("r2", "r")) is permitted
@@ -231,7 +252,7 @@ def test_a_node_whose_bmc_does_not_answer_does_not_hold_up_its_rack(asked_s, boo
 
 def test_nodes_whose_bmcs_do_not_answer_are_woken_within_the_bound_of_all_that_are():
     """They boot together once their BMCs answer."""
-    settings = SETTINGS.model_copy(update={"max_waking_per_rack": 1, "stale_after_s": 60.0})
+    settings = SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking_per_rack": 1})})
     waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - 600)
     room = BootRoom.beside([(off_node("r1", "r"), waking)], NOW, settings)
     silent = replace(off_node("r2", "r"), power=None)
@@ -241,7 +262,9 @@ def test_nodes_whose_bmcs_do_not_answer_are_woken_within_the_bound_of_all_that_a
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
 def test_all_nodes_wake_in_the_end_however_small_the_bound(limit):
-    settings = SETTINGS.model_copy(update={"max_waking_per_rack": limit, "min_awake": len(RACKS)})
+    rates = SETTINGS.rates.model_copy(update={"waking_per_rack": limit})
+    least = SETTINGS.min_awake.model_copy(update={"count": len(RACKS)})
+    settings = SETTINGS.model_copy(update={"rates": rates, "min_awake": least})
     nodes = {node.name: node for node in RACKS}
     records = {name: asleep() for name in nodes}
     for _ in range(2 * len(nodes)):

@@ -24,7 +24,7 @@ from joulie_core.sleep import (
 from joulie_core.sleep.model import NodeTaint, PodToleration
 
 NOW = 100_000.0
-SETTINGS = SleepSettings(min_awake=1, spare=0)
+SETTINGS = SleepSettings(min_awake={"count": 1, "spare": 0})
 POD = SleepPod({"cpu": 4.0})
 
 
@@ -126,7 +126,10 @@ def test_a_node_on_which_a_pending_pod_has_room_does_not_sleep():
 def test_the_minimum_and_the_spare_nodes_of_each_group_stay_awake():
     nodes = [awake_node(f"{group}{number}", group=group) for group in ("cpu", "gpu") for number in range(5)]
     records = {node.name: record() for node in nodes}
-    for settings, kept in ((SleepSettings(min_awake=4, spare=0), 4), (SleepSettings(min_awake=1, spare=3), 3)):
+    for settings, kept in (
+        (SleepSettings(min_awake={"count": 4, "spare": 0}), 4),
+        (SleepSettings(min_awake={"count": 1, "spare": 3}), 3),
+    ):
         decided = states(nodes, records, settings=settings)
         for group in ("cpu", "gpu"):
             assert sum(state is SleepState.AWAKE for name, state in decided.items() if name.startswith(group)) == kept
@@ -134,14 +137,16 @@ def test_the_minimum_and_the_spare_nodes_of_each_group_stay_awake():
 
 def test_no_more_than_half_of_a_zone_is_off_or_not_ready():
     nodes = [awake_node(f"n{number}", zone="z") for number in range(5)] + [awake_node("broken", zone="z", ready=False)]
-    decided = states(nodes, {node.name: record() for node in nodes}, settings=SleepSettings(spare=0))
+    decided = states(nodes, {node.name: record() for node in nodes}, settings=SleepSettings(min_awake={"spare": 0}))
     assert sum(state is SleepState.CORDONED for state in decided.values()) == 2
 
 
 def test_only_a_few_nodes_go_off_at_a_time_those_with_the_most_watts_first():
     nodes = [awake_node(f"n{number}", idle_watts=float(number)) for number in range(20)]
     decided = states(
-        nodes, {node.name: record() for node in nodes}, settings=SleepSettings(spare=0, max_powering_off=3)
+        nodes,
+        {node.name: record() for node in nodes},
+        settings=SleepSettings(min_awake={"spare": 0}, rates={"powering_off": 3}),
     )
     assert {name for name, state in decided.items() if state is SleepState.CORDONED} == {"n19", "n18", "n17"}
 
@@ -152,7 +157,7 @@ def test_among_equal_nodes_the_one_that_has_slept_least_goes_first():
 
 
 def test_a_node_with_few_pods_is_drained_if_they_have_room_elsewhere():
-    settings = SleepSettings(spare=0, drain_below_pct=40)
+    settings = SleepSettings(min_awake={"spare": 0}, drain_below_percent=40)
     small = awake_node("a", movable_pods=(SleepPod({"cpu": 3.0}),), free={"cpu": 5.0}, idle_watts=200.0)
     for free, expected in ((3.0, SleepState.CORDONED), (2.0, SleepState.AWAKE)):
         other = awake_node("b", protected_pods=1, free={"cpu": free})
@@ -190,7 +195,7 @@ def test_a_drain_that_takes_too_long_is_undone_and_not_repeated_at_once():
     assert (after.state, after.reason, after.not_before_s) == (
         SleepState.AWAKE,
         SleepReason.DRAIN_TIMEOUT,
-        NOW + SETTINGS.back_off_s,
+        NOW + SETTINGS.back_off_seconds,
     )
 
 
@@ -216,7 +221,7 @@ def test_a_node_that_a_person_switches_on_is_taken_up():
 def test_a_pod_without_room_wakes_the_nodes_that_it_takes_and_no_more():
     nodes = [sleeping_node(name, idle_watts=watts) for name, watts in (("a", 90.0), ("b", 80.0), ("c", 100.0))]
     records = {name: record(SleepState.ASLEEP) for name in "abc"}
-    settings = SleepSettings(min_awake=0, spare=0)
+    settings = SleepSettings(min_awake={"count": 0, "spare": 0})
     assert states(nodes, records, [POD, POD], settings=settings)["b"] is SleepState.WAKING
     decided = states(nodes, records, [POD] * 3, settings=settings)
     assert decided == {"a": SleepState.WAKING, "b": SleepState.WAKING, "c": SleepState.ASLEEP}
@@ -229,7 +234,7 @@ def test_one_large_node_is_woken_before_two_small_ones():
     nodes = [sleeping_node("a", idle_watts=50.0), sleeping_node("b", idle_watts=50.0), sleeping_node("c")]
     nodes[2] = replace(nodes[2], free={"cpu": 16.0})
     records = {name: record(SleepState.ASLEEP) for name in "abc"}
-    decided = states(nodes, records, [POD] * 4, settings=SleepSettings(min_awake=0, spare=0))
+    decided = states(nodes, records, [POD] * 4, settings=SleepSettings(min_awake={"count": 0, "spare": 0}))
     assert [name for name, state in decided.items() if state is SleepState.WAKING] == ["c"]
 
 
@@ -252,7 +257,7 @@ def test_labels_and_taints_of_the_sleeping_node_decide_what_it_is_woken_for(pod,
     ]
     pod = replace(pod, tolerations=(PodToleration("team", "a", "NoSchedule"),)) if woken == "tainted" else pod
     records = {node.name: record(SleepState.ASLEEP) for node in nodes}
-    decided = states(nodes, records, [pod], settings=SleepSettings(min_awake=0, spare=0))
+    decided = states(nodes, records, [pod], settings=SleepSettings(min_awake={"count": 0, "spare": 0}))
     assert [name for name, state in decided.items() if state is SleepState.WAKING] == ([woken] if woken else [])
 
 
@@ -261,11 +266,11 @@ def test_a_node_whose_bmc_does_not_answer_is_woken_only_where_no_other_helps(cha
     silent = sleeping_node("silent", free={"cpu": 64.0}, idle_watts=1.0, power=facts(PowerState.OFF, **changes))
     nodes = [silent, sleeping_node("a"), sleeping_node("b")]
     records = {node.name: record(SleepState.ASLEEP) for node in nodes}
-    settings = SleepSettings(min_awake=0, spare=0)
+    settings = SleepSettings(min_awake={"count": 0, "spare": 0})
     asleep, waking = SleepState.ASLEEP, SleepState.WAKING
     assert states(nodes, records, [POD] * 3, settings=settings) == {"silent": asleep, "a": waking, "b": waking}
     assert states(nodes, records, [SleepPod({"cpu": 32.0})], settings=settings)["silent"] is waking
-    spare = SleepSettings(min_awake=1, spare=0)
+    spare = SleepSettings(min_awake={"count": 1, "spare": 0})
     assert states(nodes, records, settings=spare) == {"silent": asleep, "a": waking, "b": asleep}
 
 
@@ -273,7 +278,7 @@ def test_a_node_that_is_still_draining_is_taken_before_one_that_has_to_boot():
     nodes = [awake_node("a", cordoned=True), sleeping_node("b", idle_watts=1.0)]
     records = {"a": record(SleepState.DRAINING, NOW - 10.0), "b": record(SleepState.ASLEEP)}
     nodes[0] = replace(nodes[0], movable_pods=(SleepPod({}),))
-    decided = states(nodes, records, [POD], settings=SleepSettings(min_awake=0, spare=0))
+    decided = states(nodes, records, [POD], settings=SleepSettings(min_awake={"count": 0, "spare": 0}))
     assert decided == {"a": SleepState.AWAKE, "b": SleepState.ASLEEP}
 
 
@@ -281,24 +286,31 @@ def test_a_pod_waits_for_the_node_that_boots_until_its_usual_boot_time_is_over()
     nodes = [sleeping_node("a"), sleeping_node("b")]
     for since_s, expected in ((NOW - 300.0, SleepState.ASLEEP), (NOW - 301.0, SleepState.WAKING)):
         records = {"a": record(SleepState.WAKING, since_s), "b": record(SleepState.ASLEEP)}
-        assert states(nodes, records, [POD], settings=SleepSettings(min_awake=0, spare=0))["b"] is expected
+        assert (
+            states(nodes, records, [POD], settings=SleepSettings(min_awake={"count": 0, "spare": 0}))["b"] is expected
+        )
 
 
 def test_at_most_a_few_nodes_boot_at_a_time():
     nodes = [sleeping_node(f"n{number}") for number in range(9)]
     records = {node.name: record(SleepState.ASLEEP) for node in nodes}
-    decided = states(nodes, records, [POD] * 18, settings=SleepSettings(max_waking=4))
+    decided = states(nodes, records, [POD] * 18, settings=SleepSettings(rates={"waking": 4}))
     assert list(decided.values()).count(SleepState.WAKING) == 4
 
 
 def test_a_used_spare_node_is_replaced():
     nodes = [awake_node("a"), awake_node("b", protected_pods=1), sleeping_node("c"), sleeping_node("d")]
     records = {"c": record(SleepState.ASLEEP), "d": record(SleepState.ASLEEP)}
-    decided = states(nodes, records, settings=SleepSettings(spare=2))
+    decided = states(nodes, records, settings=SleepSettings(min_awake={"spare": 2}))
     assert list(decided.values()).count(SleepState.WAKING) == 1
     # The spare node that a pending pod is about to get counts no longer.
     nodes[1] = replace(nodes[1], free={"cpu": 0.0})
-    assert list(states(nodes, records, [POD], settings=SleepSettings(spare=1)).values()).count(SleepState.WAKING) == 1
+    assert (
+        list(states(nodes, records, [POD], settings=SleepSettings(min_awake={"spare": 1})).values()).count(
+            SleepState.WAKING
+        )
+        == 1
+    )
 
 
 def test_a_roll_out_of_a_daemon_set_wakes_the_node_that_it_waits_for():

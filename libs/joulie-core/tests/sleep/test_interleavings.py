@@ -25,16 +25,15 @@ from joulie_core.sleep import (
 STEP_S = 30.0
 BOOT_S = 120.0
 SETTINGS = SleepSettings(
-    min_awake=2,
-    spare=1,
-    idle_for_s=60.0,
-    min_awake_for_s=60.0,
-    drain_below_pct=60,
-    drain_timeout_s=120.0,
-    off_timeout_s=120.0,
-    boot_timeout_s=240.0,
+    min_awake={"count": 2, "spare": 1},
+    idle_seconds=60.0,
+    min_awake_seconds=60.0,
+    drain_below_percent=60,
+    drain_timeout_seconds=120.0,
+    off_timeout_seconds=120.0,
+    boot_timeout_seconds=240.0,
     boot_attempts=3,
-    back_off_s=60.0,
+    back_off_seconds=60.0,
 )
 CORES = 8.0
 NAMES = tuple(f"n{number}" for number in range(8))
@@ -231,8 +230,8 @@ class Cluster:
             if record.state is SleepState.CORDONED and (old is None or old.state is not SleepState.CORDONED):
                 group = [node for node in nodes.values() if node.group == nodes[name].group]
                 left = [node for node in group if self._serves(node)]
-                assert len(left) >= SETTINGS.min_awake, name
-                assert sum(node.empty for node in left) >= SETTINGS.spare or not nodes[name].empty, name
+                assert len(left) >= SETTINGS.min_awake.count, name
+                assert sum(node.empty for node in left) >= SETTINGS.min_awake.spare or not nodes[name].empty, name
 
     def _sleeps(self, name):
         """Return whether the node is on the way to sleep, and not between two attempts to boot it."""

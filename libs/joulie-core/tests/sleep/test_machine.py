@@ -19,8 +19,11 @@ from joulie_core.sleep import (
     decide,
     intent_of,
 )
+from joulie_core.sleep.machine import STALE_AFTER_S
 
-_SETTINGS = SleepSettings(min_awake=1, spare=1, idle_for_s=120.0, min_awake_for_s=60.0, drain_below_pct=50)
+_SETTINGS = SleepSettings(
+    min_awake={"count": 1, "spare": 1}, idle_seconds=120.0, min_awake_seconds=60.0, drain_below_percent=50
+)
 _CORES = 8.0
 _STEP_S = 60.0
 _OFF = (SleepState.POWERING_OFF, SleepState.ASLEEP)
@@ -155,7 +158,7 @@ class World(RuleBasedStateMachine):
 
     def _known_to_be_allowed(self, node: SleepNode) -> bool:
         power = node.power
-        known = power.reachable and power.wake_proven and self.now_s - power.sampled_at_s <= _SETTINGS.stale_after_s
+        known = power.reachable and power.wake_proven and self.now_s - power.sampled_at_s <= STALE_AFTER_S
         flagged = node.unschedulable or node.rollout_waiting or node.control_plane
         return bool(known and node.ready and node.protected_pods == 0 and not flagged)
 
@@ -172,8 +175,8 @@ class World(RuleBasedStateMachine):
             and node.ready
             and not node.unschedulable
         ]
-        assert len(serving) >= _SETTINGS.min_awake
-        assert sum(node.empty for node in serving) >= _SETTINGS.spare or not chosen.empty
+        assert len(serving) >= _SETTINGS.min_awake.count
+        assert sum(node.empty for node in serving) >= _SETTINGS.min_awake.spare or not chosen.empty
 
     @invariant()
     def a_node_is_asked_to_go_off_only_through_the_states_before(self):

@@ -16,11 +16,11 @@ from joulie_core.sleep import (
     SleepState,
     decide,
 )
-from joulie_core.sleep.machine import refusal_of
+from joulie_core.sleep.machine import STALE_AFTER_S, refusal_of
 from joulie_core.sleep.model import UNREADABLE_POWER
 
 NOW = 100_000.0
-SETTINGS = SleepSettings(min_awake=1, spare=0, idle_for_s=0.0, min_awake_for_s=0.0)
+SETTINGS = SleepSettings(min_awake={"count": 1, "spare": 0}, idle_seconds=0.0, min_awake_seconds=0.0)
 POWER = NodePowerFacts(state=PowerState.ON, sampled_at_s=NOW, reachable=True, wake_proven=True, off_allowed=True)
 NODE = SleepNode(name="a", group="cpu", free={"cpu": 8.0}, idle_watts=100.0, ready=True, protected_pods=0, power=POWER)
 #: Keeps the minimum awake, and is chosen last, as it draws less.
@@ -47,7 +47,7 @@ def idle():
 
 
 def test_a_node_with_nothing_against_it_may_sleep():
-    assert refusal_of(NODE, NOW, SETTINGS) is None
+    assert refusal_of(NODE, NOW) is None
     assert next_record(NODE, idle()).state is SleepState.CORDONED
 
 
@@ -61,8 +61,8 @@ def test_a_node_with_nothing_against_it_may_sleep():
         ({"power": replace(POWER, wake_proven=None)}, SleepRefusal.WAKE_UNPROVEN),
         ({"power": replace(POWER, reachable=False)}, SleepRefusal.BMC_UNKNOWN),
         ({"power": UNREADABLE_POWER}, SleepRefusal.BMC_UNKNOWN),
-        ({"power": replace(POWER, sampled_at_s=NOW - SETTINGS.stale_after_s - 1)}, SleepRefusal.BMC_UNKNOWN),
-        ({"power": replace(POWER, sampled_at_s=NOW + SETTINGS.stale_after_s + 1)}, SleepRefusal.BMC_UNKNOWN),
+        ({"power": replace(POWER, sampled_at_s=NOW - STALE_AFTER_S - 1)}, SleepRefusal.BMC_UNKNOWN),
+        ({"power": replace(POWER, sampled_at_s=NOW + STALE_AFTER_S + 1)}, SleepRefusal.BMC_UNKNOWN),
         ({"ready": None}, SleepRefusal.NOT_READY),
         ({"maintenance": True}, SleepRefusal.MAINTENANCE),
         ({"unschedulable": True}, SleepRefusal.UNSCHEDULABLE),
@@ -75,7 +75,7 @@ def test_a_node_with_nothing_against_it_may_sleep():
 )
 def test_each_refusal_keeps_a_node_awake_by_itself(changes, refusal):
     node = replace(NODE, **changes)
-    assert refusal_of(node, NOW, SETTINGS) is refusal
+    assert refusal_of(node, NOW) is refusal
     assert next_record(node, idle()).state is SleepState.AWAKE
 
 
@@ -90,7 +90,7 @@ def test_every_refusal_has_a_case():
 def test_a_request_brings_back_a_node_that_is_not_off_yet(changes, state):
     after = next_record(replace(NODE, cordoned=True, **changes), SleepRecord(state=state, since_s=NOW - 10.0))
     assert (after.state, after.reason) == (SleepState.AWAKE, SleepReason.NOT_PERMITTED)
-    assert after.not_before_s == NOW + SETTINGS.back_off_s
+    assert after.not_before_s == NOW + SETTINGS.back_off_seconds
 
 
 @pytest.mark.parametrize("changes", [BY_ANNOTATION, BY_POWER_ON])

@@ -17,13 +17,13 @@ from joulie_core.sleep import (
     SleepState,
     decide,
 )
-from joulie_core.sleep.machine import advance
-from joulie_core.sleep.shutdowns import may_go_off
+from joulie_core.sleep.machine import STALE_AFTER_S, advance
+from joulie_core.sleep.shutdowns import longest_shutdown_s, may_go_off
 
 NOW = 100_000.0
-SETTINGS = SleepSettings(min_awake=1, spare=0, off_timeout_s=30.0, boot_timeout_s=600.0)
+SETTINGS = SleepSettings(min_awake={"count": 1, "spare": 0}, off_timeout_seconds=30.0, boot_timeout_seconds=600.0)
 #: Longer than any shutdown by the defaults of the out-of-band service.
-LONG = SETTINGS.shutdown_s + 1.0
+LONG = longest_shutdown_s(SETTINGS) + 1.0
 POWER = NodePowerFacts(state=PowerState.ON, sampled_at_s=NOW, reachable=True, wake_proven=True, off_allowed=True)
 #: A node that shuts down: on and ready for all that is seen.
 ON = SleepNode(
@@ -39,7 +39,7 @@ ON = SleepNode(
 )
 OFF = replace(ON, ready=False, power=replace(POWER, state=PowerState.OFF))
 SILENT = replace(POWER, state=PowerState.UNKNOWN, reachable=False)
-STALE = replace(POWER, sampled_at_s=NOW - SETTINGS.stale_after_s - 1.0)
+STALE = replace(POWER, sampled_at_s=NOW - STALE_AFTER_S - 1.0)
 REQUESTED = Shutdown(NOW - 10.0, "first")
 POD = SleepPod({"cpu": 1.0})
 BUSY = replace(ON, name="busy", cordoned=False, protected_pods=1, zone="other")
@@ -78,7 +78,7 @@ def test_a_node_with_a_pod_that_shuts_down_is_not_awake_while_bmc_and_kubelet_st
     node = replace(ON, **changes)
     found = after(node, record(SleepState.POWERING_OFF, shutdown=REQUESTED))
     assert (found.state, found.reason) == (SleepState.WAKING, SleepReason.PODS_PRESENT)
-    later = after(node, found, now_s=NOW + SETTINGS.shutdown_s)
+    later = after(node, found, now_s=NOW + longest_shutdown_s(SETTINGS))
     assert later.state is SleepState.WAKING
 
 
@@ -90,8 +90,8 @@ def test_an_off_time_that_is_shorter_than_a_shutdown_does_not_make_a_node_awake(
 
 
 def test_an_off_time_that_is_longer_than_a_shutdown_counts():
-    settings = SETTINGS.model_copy(update={"off_timeout_s": 900.0})
-    assert settings.shutdown_s == 900.0
+    settings = SETTINGS.model_copy(update={"off_timeout_seconds": 900.0})
+    assert longest_shutdown_s(settings) == 900.0
     assert after(ON, waking(), now_s=NOW + LONG, settings=settings).state is SleepState.WAKING
 
 
@@ -208,7 +208,7 @@ def test_a_server_that_joulie_switched_off_is_woken_when_its_record_is_gone():
 
 def test_servers_that_were_left_off_are_woken_no_more_than_may_boot_at_a_time():
     nodes = tuple(marked(replace(OFF, name=f"n{number}")) for number in range(4))
-    settings = SETTINGS.model_copy(update={"max_waking": 2})
+    settings = SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking": 2})})
     found = decide(SleepCluster(nodes=(*nodes, BUSY), pending=()), {}, NOW, settings)
     states = [found[node.name].state for node in nodes]
     assert states == [SleepState.WAKING] * 2 + [SleepState.ASLEEP] * 2
@@ -290,7 +290,7 @@ def test_the_time_of_a_boot_runs_from_the_first_moment_at_which_it_is_known_to_b
 
 def test_a_server_that_may_still_shut_down_has_not_failed_to_boot():
     node = replace(ON, ready=False)
-    settings = SETTINGS.model_copy(update={"boot_timeout_s": 5.0})
+    settings = SETTINGS.model_copy(update={"boot_timeout_seconds": 5.0})
     found = after(node, waking(boots_since_s=NOW - 6.0), settings=settings)
     assert (found.state, found.boots_since_s) == (SleepState.WAKING, None)
 
@@ -308,7 +308,7 @@ def test_nodes_whose_bmcs_do_not_answer_hold_up_no_others():
     good, silent = replace(OFF, name="good", wake_requested=True), replace(OFF, name="silent", wake_requested=True)
     silent = replace(silent, power=SILENT)
     records |= {node.name: record(SleepState.ASLEEP) for node in (good, silent)}
-    settings = SETTINGS.model_copy(update={"max_waking": 2})
+    settings = SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking": 2})})
     found = decide(SleepCluster(nodes=(*stuck, silent, good, BUSY), pending=()), records, NOW, settings)
     assert found["good"].state is SleepState.WAKING
     assert found["silent"].state is SleepState.ASLEEP, "all of them would boot at once when their BMCs are back"
@@ -317,7 +317,7 @@ def test_nodes_whose_bmcs_do_not_answer_hold_up_no_others():
 def test_nodes_that_were_asked_to_boot_a_moment_ago_count_in_the_boots_at_a_time():
     fresh = replace(OFF, name="fresh", power=replace(OFF.power, on_taken=False))
     node = replace(OFF, wake_requested=True)
-    settings = SETTINGS.model_copy(update={"max_waking": 1})
+    settings = SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking": 1})})
     records = {"fresh": waking(since_s=NOW - 10.0), "a": record(SleepState.ASLEEP)}
     assert decide(SleepCluster(nodes=(fresh, node), pending=()), records, NOW, settings)["a"].state is SleepState.ASLEEP
 
@@ -333,7 +333,9 @@ def test_a_sleeping_node_that_people_keep_from_pods_stays_off(changes, reason):
     node = replace(OFF, **changes, rollout_waiting=reason == "rollout", protected_pods=int(reason == "bound"))
     before = record(SleepState.ASLEEP, failed_boots=int(reason == "retry"))
     pending = [SleepPod({"cpu": 8.0})] if reason == "pending" else []
-    settings = SETTINGS.model_copy(update={"min_awake": 2 if reason == "min_awake" else 0})
+    settings = SETTINGS.model_copy(
+        update={"min_awake": SETTINGS.min_awake.model_copy(update={"count": 2 if reason == "min_awake" else 0})}
+    )
     busy = replace(BUSY, free={"cpu": 0.0})
     for each, state in ((node, SleepState.ASLEEP), (replace(node, **dict.fromkeys(changes, False)), SleepState.WAKING)):
         cluster = SleepCluster(nodes=(each, busy), pending=pending)
@@ -381,7 +383,7 @@ def test_a_server_that_people_work_on_takes_no_pods_and_is_asked_for_nothing(nod
 
 
 def test_the_drain_timeout_counts_from_the_drain_and_not_from_the_cordon():
-    settings = SleepSettings(drain_timeout_s=600.0)
+    settings = SleepSettings(drain_timeout_seconds=600.0)
     node = replace(ON, movable_pods=(POD,))
     drained = advance(record(SleepState.CORDONED, since_s=NOW - 590.0), node, NOW, settings)
     assert (drained.state, drained.since_s) == (SleepState.DRAINING, NOW)

@@ -18,7 +18,7 @@ from joulie_core.sleep.neighbours import MAX_RULES
 from joulie_core.sleep.pod_terms import PodSelector, PodSpread, PodTerm
 
 NOW = 100_000.0
-SETTINGS = SleepSettings(min_awake=0, spare=0, max_waking=10)
+SETTINGS = SleepSettings(min_awake={"count": 0, "spare": 0}, rates={"waking": 10})
 HOST, ZONE = "host", "zone"
 
 
@@ -84,13 +84,15 @@ def test_as_many_nodes_are_woken_as_pods_keep_each_other_away():
 
 
 def test_no_more_boot_than_are_permitted_for_pods_with_rules_either():
-    settings = SETTINGS.model_copy(update={"max_waking": 1})
+    settings = SETTINGS.model_copy(update={"rates": SETTINGS.rates.model_copy(update={"waking": 1})})
     assert woken([node("busy", [pod()]), *sleeping("a", "b")], [APART] * 2, settings=settings) == ["a"]
     assert woken([node("busy", [pod()]), *sleeping("a", "b")], [APART, pod(cpu=8.0)], settings=settings) == ["a"]
 
 
 def test_no_more_boot_in_a_rack_than_are_permitted_for_pods_with_rules_either():
-    settings = SETTINGS.model_copy(update={"max_waking_per_rack": 1, "rack_label": ZONE})
+    settings = SETTINGS.model_copy(
+        update={"rates": SETTINGS.rates.model_copy(update={"waking_per_rack": 1}), "rack_label": ZONE}
+    )
     nodes = [node("busy", [pod()]), *sleeping("a", "b"), *sleeping("c", zone="c")]
     assert woken(nodes, [APART] * 3, settings=settings) == ["a", "c"]
 

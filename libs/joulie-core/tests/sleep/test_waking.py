@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import NodeRoom, PodGroup, grouped
 from joulie_core.sleep.model import SleepNode, SleepPod
-from joulie_core.sleep.settings import SleepSettings
 from joulie_core.sleep.waking import MAX_CHOSEN, MAX_GROUPS, WakeCandidate, choose
 
 
@@ -29,7 +29,7 @@ def pods(count, cpu=1.0, **pod) -> PodGroup:
 
 
 def chosen(groups, candidates, *, max_boots=99, turn=0) -> list[str]:
-    boots = BootRoom(0.0, SleepSettings(max_waking=100, max_waking_per_rack=100))
+    boots = BootRoom(0.0, SleepSettings(rates={"waking": 100, "waking_per_rack": 100}))
     for _ in range(100 - max_boots):
         boots.take(candidate("another").node)
     return [node.name for node in choose(groups, candidates, boots=boots, turn=turn)]

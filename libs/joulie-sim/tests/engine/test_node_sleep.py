@@ -12,7 +12,9 @@ from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.engine.records import SimulationResult
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 
-_SLEEP = NodeSleepSettings(decision=SleepSettings(min_awake=1, spare=0, idle_for_s=120.0, min_awake_for_s=0.0))
+_SLEEP = NodeSleepSettings(
+    decision=SleepSettings(min_awake={"count": 1, "spare": 0}, idle_seconds=120.0, min_awake_seconds=0.0)
+)
 _ARM = SleepingArm(name="sleep", summary="", sleep=_SLEEP)
 
 

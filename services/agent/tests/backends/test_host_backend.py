@@ -11,8 +11,9 @@ from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import DescribeCpu, Epp, ErrorReply, ReadGpu, SetCpuClasses, SetCpuTuning
+from joulie_actuator.protocol import DescribeCpu, Epp, ReadGpu, SetCpuClasses, SetCpuTuning
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import ErrorReply
 from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent.backends.base import CpuHeld, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s

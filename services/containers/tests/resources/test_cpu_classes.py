@@ -11,8 +11,9 @@ from joulie_actuator.cpu_class_protocol import (
     UnmetControl,
 )
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
+from joulie_actuator.protocol import SetCpuClasses
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuClassesReport, ErrorReply
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.control.throttle_plan import ThrottleOrder

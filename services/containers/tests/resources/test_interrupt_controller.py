@@ -7,8 +7,9 @@ from structlog.testing import capture_logs
 
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.interrupt_protocol import InterruptClaims
-from joulie_actuator.protocol import CpuClassesReport, ErrorReply, InterruptsReport, SetInterrupts
+from joulie_actuator.protocol import SetInterrupts
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuClassesReport, ErrorReply, InterruptsReport
 from joulie_containers.resources.interrupts import InterruptController
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptClaim, InterruptPlacement

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_actuator.protocol import CpuClassesReport
+from joulie_actuator.replies import CpuClassesReport
 from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_containers.resource_api.transport import ResourceApiError
 from joulie_containers.resources.cpu_classes import CpuClassController

@@ -21,12 +21,10 @@ from joulie_api.client import KubeClient
 from joulie_api.election import Elector
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
 from joulie_core.twin.server_power import server_measurement
-from joulie_operator.changes import PlanTrigger
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
 from joulie_operator.events import Recorder, UnknownClasses
@@ -37,7 +35,6 @@ from joulie_operator.node_reconciler import NodeReconciler
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifier import Notifier
 from joulie_operator.planner import NodePlanner
-from joulie_operator.polling import poll_forever
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.published_state import PublishedState
 from joulie_operator.settings import OperatorSettings
@@ -45,12 +42,12 @@ from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics, families
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
-from joulie_operator.sources import Polled, build_facility, build_power_sources
+from joulie_operator.sources import Polled, build_facility, build_power_sources, poll_forever
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.ui.feed import LiveFeed
 from joulie_operator.ui.server import PageServer
 from joulie_operator.watches import watch
-from joulie_operator.workqueue import WorkQueue
+from joulie_operator.workqueue import PlanTrigger, WorkQueue
 
 SERVICE: Final = "joulie-operator"
 VERSION: Final = version("joulie-operator")
@@ -276,7 +273,7 @@ class Operator:
             watches=watches,
             writer=SleepWriter(client, self._writes),
             metrics=SleepMetrics(self._app.registry),
-            hardware=self._hardware_view,
+            hardware=self._cluster.view,
             managed=self._node_names,
             record_event=self._recorder.record,
             failures=self._app.failures,
@@ -288,10 +285,6 @@ class Operator:
             NodeSeriesCollector(lambda: families(controller.statuses, controller.off) if leading() else ())
         )
         return controller
-
-    def _hardware_view(self, name: NodeName) -> HardwareView | None:
-        hardware = self._cluster.hardware(name)
-        return hardware.view if hardware is not None else None
 
 
 def _elector(settings: OperatorSettings, client: KubeClient) -> Elector:

@@ -8,9 +8,10 @@ that may need an action; others (a kubelet's status report, a standard pod) only
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any
 
 from joulie_api.failures import Failures
+from joulie_api.reflector import Reflector
 from joulie_core import labels
 from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.hardware.density import Density, density
@@ -22,8 +23,8 @@ from joulie_core.node import Node
 from joulie_core.policy import Candidate
 from joulie_core.powerest.gpu_share import units_per_gpu
 from joulie_core.sleep_state import OUT_OF_SUPPLY, labels_of
-from joulie_operator.changes import ChangeListener, ChangeScope, ClusterChange
-from joulie_operator.published import PodSummary
+from joulie_operator.pods import PodSummary
+from joulie_operator.workqueue import ChangeListener, ChangeScope, ClusterChange
 
 #: Labels that the operator itself writes: changing them changes no hardware view and no eligibility.
 OWN_LABELS = frozenset({labels.POWER_PROFILE, labels.DRAINING})
@@ -40,13 +41,6 @@ class Eligibility(Enum):
     CORDONED = auto()
     #: Reserved, being deleted, or not in the watched selection: what was published for it is removed.
     UNMANAGED = auto()
-
-
-class WatchAge(Protocol):
-    """The part of a reflector that shows whether its store may be used."""
-
-    def is_stale(self) -> bool:
-        """Return whether the store is incomplete or too old."""
 
 
 @dataclass(slots=True)
@@ -100,7 +94,7 @@ class Cluster:
         self,
         inventory: Inventory,
         *,
-        pods: WatchAge,
+        pods: Reflector[Any],
         on_change: ChangeListener,
         failures: Failures,
         reserved_key: str = labels.RESERVED,
@@ -155,6 +149,11 @@ class Cluster:
                 units_per_gpu(node, view.gpu.vendor) if view.gpu is not None else 1,
             )
         return hardware
+
+    def view(self, name: NodeName) -> HardwareView | None:
+        """Return the hardware of a node of the watched selection as models take it."""
+        hardware = self.hardware(name)
+        return hardware.view if hardware is not None else None
 
     def candidates(self) -> Sequence[Candidate]:
         """Return the eligible nodes as policies take them; kept until a node or its hardware changes."""

@@ -17,9 +17,9 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
 from joulie_core.names import NodeName
-from joulie_operator.changes import ChangeListener, ChangeScope, ClusterChange
 from joulie_operator.published import PublishedCondition
 from joulie_operator.reasons import ConditionReason
+from joulie_operator.workqueue import ChangeListener, ChangeScope, ClusterChange
 
 
 class ConditionType(StrEnum):

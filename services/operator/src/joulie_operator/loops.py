@@ -14,12 +14,11 @@ import structlog
 
 from joulie_api.failures import Failures
 from joulie_core.names import NodeName
-from joulie_operator.changes import PlanTrigger
 from joulie_operator.cluster import Cluster
 from joulie_operator.planner import NodePlanner
 from joulie_operator.published_state import PublishedState
 from joulie_operator.twins import TwinTracker
-from joulie_operator.workqueue import WorkQueue
+from joulie_operator.workqueue import PlanTrigger, WorkQueue
 
 #: Nodes of one slice of a sweep: a few milliseconds of the event loop.
 SLICE = 100

@@ -12,7 +12,7 @@ node stays; a write refused by the fence ends the process.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -22,11 +22,12 @@ from joulie_api.failures import Failures
 from joulie_api.resources import NODE_POWER_PROFILES, NODE_TWINS
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
+from joulie_core.memo import Memo
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster, Eligibility
-from joulie_operator.conditions import NodeReport, ReportCache, conditions_of, refusal
+from joulie_operator.conditions import ReportCache, conditions_of, refusal
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifications import CapsRefused, NodeNotProcessed, Notification
 from joulie_operator.planner import Decision, NodePlanner
@@ -40,15 +41,6 @@ LAST_RETRY_S: Final = 60.0
 _WORK: Final = "reconcile node"
 
 _log = structlog.get_logger()
-
-
-class _ConditionsBasis(NamedTuple):
-    """Conditions of a target and what they were made of; unchanged objects make the same conditions."""
-
-    spec: NodePowerProfileSpec
-    report: NodeReport
-    cordoned: bool
-    conditions: tuple[PublishedCondition, ...]
 
 
 class NodeReconciler:
@@ -84,7 +76,7 @@ class NodeReconciler:
         self._clock = clock
         self._wall = wall
         self._retries_s: dict[NodeName, float] = {}
-        self._conditions: dict[NodeName, _ConditionsBasis] = {}
+        self._conditions: dict[NodeName, Memo[tuple[PublishedCondition, ...]]] = {}
         self._failures = FailureLog(_log, failed="write failed, will be repeated", recovered="write succeeded")
 
     async def work(self) -> None:
@@ -188,17 +180,10 @@ class NodeReconciler:
     async def _write_conditions(self, node: Node, spec: NodePowerProfileSpec) -> Comparison:
         before, report = self._published.conditions(node.name), self._reports.of(node.name)
         cordoned = self._cluster.eligibility(node.name) is Eligibility.CORDONED
-        made = self._conditions.get(node.name)
-        if (
-            made is not None
-            and made.spec is spec
-            and made.report is report
-            and made.cordoned is cordoned
-            and made.conditions is before
-        ):
-            return await self._writer.write_conditions(node, before)
-        conditions = conditions_of(spec, report, cordoned=cordoned, before=before, now=rfc3339(self._wall()))
-        self._conditions[node.name] = _ConditionsBasis(spec, report, cordoned, conditions)
+        conditions = self._conditions.setdefault(node.name, Memo()).of(
+            (spec, report, cordoned, before),
+            lambda: conditions_of(spec, report, cordoned=cordoned, before=before, now=rfc3339(self._wall())),
+        )
         found = await self._writer.write_conditions(node, conditions)
         refused = refusal(before, conditions)
         if refused is not None:

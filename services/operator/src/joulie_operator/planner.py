@@ -17,12 +17,13 @@ docs/decisions/0012-operator-flow.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from joulie_core.caps import CapIntent, CapSettings, intent_for
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostControl, PolicyNote
 from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.memo import Memo
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate, Plan, Policy, PolicyContext
@@ -49,12 +50,8 @@ class NodeRecord:
     announced_at: float | None = None
     #: Whether a change has to wait because the pods cannot be read, and that was notified.
     pods_unreadable: bool = False
-    #: The target as last computed, and what it was computed from: a cache.
-    target: NodePowerProfileSpec | None = None
-    basis: tuple[object, ...] = ()
-    #: The caps as last computed, and what they were computed from: another cache.
-    caps: CapIntent | None = None
-    caps_basis: tuple[object, ...] = ()
+    target: Memo[NodePowerProfileSpec] = field(default_factory=Memo)
+    caps: Memo[CapIntent] = field(default_factory=Memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,26 +264,21 @@ class NodePlanner:
         )
 
     def _caps_of(self, name: NodeName, state: NodeState) -> CapIntent:
-        hardware = self._cluster.hardware(name)
-        view = hardware.view if hardware is not None else None
-        record, basis = self._records.get(name), (state, view)
-        if record is not None and record.caps is not None and record.caps_basis == basis:
-            return record.caps
-        caps = intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps)
-        if record is not None:
-            record.caps, record.caps_basis = caps, basis
-        return caps
+        view, record = self._cluster.view(name), self._records.get(name)
+        memo: Memo[CapIntent] = record.caps if record is not None else Memo()
+        return memo.of(
+            (state, view),
+            lambda: intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps),
+        )
 
     def _cap_notifications(self, name: NodeName, caps: CapIntent) -> list[Notification]:
-        hardware = self._cluster.hardware(name)
-        gpu = hardware.view.gpu if hardware is not None else None
+        view = self._cluster.view(name)
+        gpu = view.gpu if view is not None else None
         return [GpuCapNotListed(gpu)] if gpu is not None and is_unlisted(caps, self._caps) else []
 
     def _target(self, name: NodeName, record: NodeRecord, state: NodeState, caps: CapIntent) -> NodePowerProfileSpec:
-        basis = (state, record.reason, caps)
-        if record.target is None or record.basis != basis:
-            record.basis = basis
-            record.target = NodePowerProfileSpec(
+        def make() -> NodePowerProfileSpec:
+            return NodePowerProfileSpec(
                 node_name=name,
                 profile=state.profile,
                 draining=state.draining,
@@ -294,7 +286,8 @@ class NodePlanner:
                 gpu=caps.gpu_target(),
                 policy=PolicyNote(name=self._policy.name, reason=record.reason, on_lost_control=self._on_lost_control),
             )
-        return record.target
+
+        return record.target.of((state, record.reason, caps), make)
 
 
 def _transition_notifications(node: Node, result: StepResult, blocking_pods: int | None) -> list[Notification]:

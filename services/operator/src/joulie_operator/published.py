@@ -1,9 +1,8 @@
-"""Decoded forms of the objects that the operator watches: a few values of each, so that tens of thousands stay small.
+"""Decoded forms of the objects that the operator publishes: what is needed to see whether others have changed them.
 
-The reflectors use the decoders. Of a pod its demand and its node are kept; of an object that the operator itself
-publishes, what is needed to see whether others have changed it. NodeTwins are not decoded by their model: each of them
-is read again whenever it was written, and the model takes twice as long. Nor are NodePowerProfiles, but for their spec:
-owner and conditions are also read where another release has written a spec that this one does not know.
+NodeTwins are not decoded by their model: each of them is read again whenever it was written, and the model takes twice
+as long. Nor are NodePowerProfiles, but for their spec: owner and conditions are also read where another release has
+written a spec that this one does not know.
 """
 
 from dataclasses import dataclass
@@ -16,22 +15,7 @@ from joulie_api.decoding import decode
 from joulie_api.wire.metadata import WireOwner
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
-from joulie_core.names import NodeName
 from joulie_core.plausible import reading_watts
-
-
-@dataclass(frozen=True, slots=True)
-class PodSummary:
-    """One active pod; a finished one is `NO_POD`."""
-
-    #: None while the pod waits for a node.
-    node: NodeName | None
-    performance: bool
-    cpu_cores: float
-    gpus: float
-
-
-NO_POD: Final = PodSummary(node=None, performance=False, cpu_cores=0, gpus=0)
 
 
 class PublishedCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -1,11 +1,13 @@
-"""The power sources and the facility metrics that the settings select."""
+"""The power sources and the facility metrics that the settings select, and their polling in the background."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import aiohttp
 
+from joulie_api.failures import Failures
 from joulie_core import labels
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
@@ -29,6 +31,18 @@ class Polled(Protocol):
 
 class PolledSource(PowerSource, Polled, Protocol):
     """A power source that is polled over the network."""
+
+
+async def poll_forever(
+    poll: Callable[[], Awaitable[None]], *, interval_s: float, failures: Failures, work: str
+) -> NoReturn:
+    """Call `poll` at intervals until cancelled; an unexpected error, counted as that of `work`, ends one call only."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due_at = loop.time() + interval_s
+        with failures.contained(work):
+            await poll()
+        await asyncio.sleep(max(0.0, due_at - loop.time()))
 
 
 def build_power_sources(

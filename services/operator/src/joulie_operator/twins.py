@@ -15,6 +15,7 @@ from joulie_core.caps import CapIntent
 from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass, ServerMeasurement
+from joulie_core.memo import Memo
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
 from joulie_core.twin.stress import psu_stress
@@ -78,9 +79,7 @@ class _NodeTwin:
     view: HardwareView | None
     budget: PowerBudget
     heartbeat_s: float
-    #: The status as last built, and what it was built from: a cache.
-    basis: tuple[object, ...] = ()
-    status: NodeTwinStatus | None = None
+    status: Memo[NodeTwinStatus] = field(default_factory=Memo)
     measurement: Measurement | None = None
     trend_w_per_min: float | None = None
     #: `PodLoad.last_arrival` at the last measurement, when it was new, and since when numbers wait for such pods; None
@@ -153,15 +152,12 @@ class TwinTracker:
             rack_capacity_watts=self._racks.of(rack or ""),
             pue=self._facility.pue(now),
         )
-        basis = _basis_of(inputs)
-        if twin.status is None or twin.basis != basis:
-            twin.basis, twin.status = basis, build_twin(inputs)
-        return twin.status
+        return twin.status.of(_key_of(inputs), lambda: build_twin(inputs))
 
     def latest(self, name: NodeName) -> NodeTwinStatus | None:
         """Return the node's twin as last built, written or not; None before the first."""
         twin = self._nodes.get(name)
-        return twin.status if twin is not None else None
+        return twin.status.last if twin is not None else None
 
     def is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None, now: float) -> bool:
         """Return whether the twin has to be written; `last` is the one that is published, if any."""
@@ -222,9 +218,7 @@ class TwinTracker:
         return twin.measurement
 
     def _twin(self, name: NodeName, caps: CapIntent) -> _NodeTwin:
-        hardware = self._cluster.hardware(name)
-        view = hardware.view if hardware is not None else None
-        twin = self._nodes.get(name)
+        view, twin = self._cluster.view(name), self._nodes.get(name)
         if twin is None:
             # The pods that are there already are in its first measurement.
             arrival = self._cluster.load(name).last_arrival
@@ -247,7 +241,7 @@ class TwinTracker:
         return node.labels.get(key) if node is not None else None
 
 
-def _basis_of(inputs: TwinInputs) -> tuple[object, ...]:
+def _key_of(inputs: TwinInputs) -> tuple[object, ...]:
     """Return what a status depends on; of the rack only the score as it is shown, since the draw is never still."""
     score = psu_stress(inputs.rack_draw_watts, inputs.rack_capacity_watts)
     return (

@@ -21,14 +21,8 @@ from joulie_api.wire import Versioned, decode_kind, decode_node
 from joulie_core.kinds import NodeBMC, NodeHardware, TelemetryProfile
 from joulie_core.node import Node
 from joulie_core.pod import Pod
-from joulie_operator.pod_decoder import PodDecoder
-from joulie_operator.published import (
-    PodSummary,
-    PublishedTarget,
-    PublishedTwin,
-    decode_target,
-    decode_twin,
-)
+from joulie_operator.pods import PodDecoder, PodSummary
+from joulie_operator.published import PublishedTarget, PublishedTwin, decode_target, decode_twin
 from joulie_operator.settings import OperatorSettings
 
 

@@ -11,8 +11,8 @@ from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_sleep_policy import SleepMode
 from joulie_core.names import NodeName
-from joulie_core.sleep import AwakeWindow, SleepSettings
-from joulie_operator.sleep.policies import UnusableSpec, settings_of, usable_policies, windows_of
+from joulie_core.sleep import AwakeWindow
+from joulie_operator.sleep.policies import UnusableSpec, usable_policies, windows_of
 
 TIMES = {
     "minAwake": {"count": 3, "spare": 5},
@@ -51,31 +51,11 @@ def usable(policies, managed=("n1", "n2", "n3")):
     return usable_policies(policies, nodes, [NodeName(each) for each in managed])
 
 
-def test_each_limit_and_time_of_a_policy_is_that_of_the_decision():
-    found = settings_of(policy(**TIMES).model.spec)
-    assert found.model_dump() == {
-        "min_awake": 3,
-        "spare": 5,
-        "max_asleep_pct": 40,
-        "idle_for_s": 11,
-        "min_awake_for_s": 12,
-        "drain_below_pct": 13,
-        "drain_timeout_s": 14,
-        "off_timeout_s": 15,
-        "boot_timeout_s": 16,
-        "boot_attempts": 4,
-        "back_off_s": 17,
-        "stale_after_s": 180,
-        "max_powering_off": 5,
-        "max_waking": 6,
-        "max_waking_per_rack": 7,
-        "rack_label": "dc.example/rack",
-        "max_cycles_per_day": 8,
-    }
-
-
-def test_the_defaults_of_a_policy_are_those_of_the_decision():
-    assert settings_of(policy().model.spec) == SleepSettings(stale_after_s=180)
+def test_the_limits_and_times_of_a_policy_are_those_of_the_decision():
+    spec = policy(schedules=[window()], **TIMES).model.spec
+    found, _ = usable([policy(schedules=[window()], **TIMES)])
+    assert found["p"].settings == spec
+    assert spec.dump().items() >= TIMES.items()
 
 
 @pytest.mark.parametrize("key", ["", "rack/", "/rack", "a/b/c", "Upper.example/rack", "rack label", "-rack", "r" * 64])
@@ -122,7 +102,7 @@ def test_a_policy_has_the_managed_nodes_that_its_selector_matches():
     assert found["p"].taken == {}
     assert found["p"].selector == {"pool": "a"}
     assert len(found["p"].windows) == 1
-    assert (found["p"].settings.min_awake, found["p"].settings.spare) == (3, 5)
+    assert (found["p"].settings.min_awake.count, found["p"].settings.min_awake.spare) == (3, 5)
 
 
 def test_a_node_needs_all_labels_of_the_selector():

@@ -8,12 +8,14 @@ from services.operator.tests.sleep.sleep_objects import MARK, seen_bmc
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.sleep import NodePowerFacts, Shutdown, SleepNode, SleepReason, SleepRecord, SleepSettings, SleepState
+from joulie_core.sleep.machine import STALE_AFTER_S
+from joulie_core.sleep.shutdowns import longest_shutdown_s
 from joulie_operator.sleep.power_requests import LostMarks, SleepPowerRequest, wanted_power
 
 NOW_S = 1_800_000_000.0
 N1 = NodeName("n1")
 #: After this long no power-off that was requested is carried out any more.
-SHUTDOWN_S = SleepSettings().shutdown_s
+SHUTDOWN_S = longest_shutdown_s(SleepSettings())
 OFF, ON, UNMANAGED = DesiredPower.OFF, DesiredPower.ON, DesiredPower.UNMANAGED
 LATELY = Shutdown(NOW_S - 10, "first")
 
@@ -93,7 +95,7 @@ def test_the_power_of_a_server_that_is_on_is_left_alone_and_its_mark_removed(sta
         {"reachable": False},
         {"reachable": None},
         {"sampled_at_s": None},
-        {"sampled_at_s": NOW_S - SleepSettings().stale_after_s - 1},
+        {"sampled_at_s": NOW_S - STALE_AFTER_S - 1},
     ],
 )
 def test_a_server_is_confirmed_to_be_on_by_a_bmc_that_has_said_so_lately(unconfirmed):

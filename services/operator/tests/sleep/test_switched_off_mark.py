@@ -7,7 +7,7 @@ from services.operator.tests.sleep.sleep_objects import REQUESTED, SWITCHED_OFF
 
 from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
 from joulie_core.sleep import Shutdown
-from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
+from joulie_operator.sleep.records import mark_text, marked_shutdown
 
 AT_S, AT = 1_800_000_000.0, "2027-01-15T08:00:00Z"
 

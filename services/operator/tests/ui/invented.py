@@ -19,7 +19,8 @@ from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, PolicyNot
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster
-from joulie_operator.published import PodSummary, PublishedCondition, PublishedTarget, PublishedTwin
+from joulie_operator.pods import PodSummary
+from joulie_operator.published import PublishedCondition, PublishedTarget, PublishedTwin
 from joulie_operator.ui.feed import LiveFeed
 from joulie_operator.ui.server import PageServer
 from joulie_testing.api import make_node

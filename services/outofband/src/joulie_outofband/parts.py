@@ -2,25 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from joulie_api.backoff import Backoff
 from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
 from joulie_core.kinds import NodeBMCSpec
 from joulie_outofband.bmc import Bmc
-from joulie_outofband.metrics import BmcAction
+from joulie_outofband.metrics import OutOfBandMetrics
 from joulie_outofband.power import PowerTimeouts
-
-
-class PassObserver(Protocol):
-    """Counts passes and actions."""
-
-    def on_pass(self, reason: str, duration_s: float) -> None:
-        """Count a pass."""
-
-    def on_action(self, action: BmcAction, *, done: bool) -> None:
-        """Count a request that changes something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +31,7 @@ class WorkerParts:
 
     connect: Callable[[NodeBMCSpec], Awaitable[Bmc]]
     client: KubeClient
-    observer: PassObserver
+    observer: OutOfBandMetrics
     failures: Failures
     times: WorkerTimes
     may_write: Callable[[], bool]

@@ -25,8 +25,9 @@ from joulie_actuator.hardware.gpu.host import host_gpu_drivers
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_actuator.process import start_settings
-from joulie_actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Subsystem
+from joulie_actuator.protocol import DescribeCpu, DescribeGpu, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import CpuDescription, GpuDescription
 from joulie_actuator.settings import ActuatorSettings
 
 SUMMARY: Final = "Shows what on this machine can be measured and controlled, what cannot, and why. Changes nothing."

@@ -22,7 +22,8 @@ from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.machine_lock import MachineHeldError
 from joulie_actuator.log import Level
 from joulie_actuator.process import start_settings
-from joulie_actuator.protocol import ErrorReply, Reply, Restore, RestoreReport, Subsystem
+from joulie_actuator.protocol import Restore, Subsystem
+from joulie_actuator.replies import ErrorReply, Reply, RestoreReport
 from joulie_actuator.settings import ActuatorSettings
 from joulie_actuator.subsystems import HostSubsystems
 

@@ -16,24 +16,16 @@ Not for several threads at once.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
-
-import msgspec
 
 from joulie_actuator.hardware import ownership
 from joulie_actuator.hardware.journal import Journal, JournalEntry, JournalError
+from joulie_actuator.hardware.journaled_reader import JournaledReader, record_done
 from joulie_actuator.hardware.knob import HardwareFailure, Knob, SwitchedLimit
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
-from joulie_actuator.hardware.ownership import KnobReading, ValueOwner
+from joulie_actuator.hardware.ownership import KnobReading
 from joulie_actuator.reasons import Reason
-
-__all__ = ["JournaledWriter", "RestoreOutcome", "RestoredKnob", "WrittenKnob"]
-
-#: How often a knob is read whose value an external writer, or the platform, changes between two reads.
-_MAX_READS: Final = 3
 
 
 class JournaledWriter:
@@ -43,8 +35,7 @@ class JournaledWriter:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
         self._claimed: set[str] = set()
-        #: Readings below Joulie's value that a probe has shown to be the platform's, with the entry at the time.
-        self._explained: dict[str, tuple[JournalEntry, int]] = {}
+        self._reader = JournaledReader(journal)
 
     @property
     def journal_problem(self) -> str | None:
@@ -91,7 +82,7 @@ class JournaledWriter:
 
     def original(self, knob: Knob) -> int | HardwareFailure:
         """Return what would be restored; for a knob that is not managed, its value."""
-        found = self._read(knob)
+        found = self._reader.read(knob)
         return found if isinstance(found, HardwareFailure) else found.external_value
 
     def unclaim(self, keys: Iterable[str]) -> None:
@@ -102,7 +93,7 @@ class JournaledWriter:
         """Drop knobs that do not exist any more; those that are not managed are skipped."""
         gone = sorted(self.managed.intersection(keys))
         self.unclaim(gone)
-        self._record(dict.fromkeys(gone))
+        record_done(self._journal, dict.fromkeys(gone))
         return [RestoredKnob(key, RestoreOutcome.GONE) for key in gone]
 
     def set(self, knob: Knob, value: int) -> WrittenKnob | HardwareFailure:
@@ -142,14 +133,14 @@ class JournaledWriter:
         due = {knob.key: knob for knob in knobs if knob.key in self._journal.entries}
         self.unclaim(due)
         answers = [self._restore(knob) for knob in due.values()]
-        self._record({answer.key: None for answer in answers if answer.done})
+        record_done(self._journal, {answer.key: None for answer in answers if answer.done})
         return answers
 
     def _restore(self, knob: Knob) -> RestoredKnob:
         before = self._journal.entries[knob.key]
         if (held := self._held_by_switch(knob)) is not None:
             return _failed(knob, held)
-        found = self._read(knob, restoring=True)
+        found = self._reader.read(knob, restoring=True)
         if isinstance(found, HardwareFailure):
             return _failed(knob, found)
         assert found.entry is not None
@@ -209,7 +200,7 @@ class JournaledWriter:
                 answers[key] = WrittenKnob(restored.value, changed=True, external=restored.value < value)
                 outcomes[key] = self._standing(found, original)
         if outcomes:
-            self._record(outcomes)
+            record_done(self._journal, outcomes)
         return answers
 
     def _standing(self, found: KnobReading, original: int) -> JournalEntry | None:
@@ -245,7 +236,7 @@ class JournaledWriter:
             (self._test_original(found, intents[found.knob.key]) if found.knob.key in intents else found, value)
             for found, value in values
         ]
-        self._record({found.knob.key: found.entry for found, _ in tested if found.knob.key in intents})
+        record_done(self._journal, {found.knob.key: found.entry for found, _ in tested if found.knob.key in intents})
         return tested
 
     def _test_original(self, found: KnobReading, intent: JournalEntry) -> KnobReading:
@@ -271,7 +262,7 @@ class JournaledWriter:
             else:
                 answers[found.knob.key] = self._written(found, answer)
                 outcomes[found.knob.key] = ownership.landed(intents[found.knob.key], answer)
-        self._record(outcomes)
+        record_done(self._journal, outcomes)
         return answers
 
     def _written(self, found: KnobReading, answer: int) -> WrittenKnob:
@@ -284,67 +275,7 @@ class JournaledWriter:
         if value not in knob.limits:
             limits = f"{knob.limits.low} to {knob.limits.high} {knob.unit}"
             return HardwareFailure(Reason.OUT_OF_RANGE, f"{knob.key}: {value} {knob.unit} is outside {limits}")
-        return self._read(knob)
-
-    def _read(self, knob: Knob, *, restoring: bool = False) -> KnobReading | HardwareFailure:
-        """Read a knob and find out who wrote its value."""
-        for _ in range(_MAX_READS):
-            value = knob.read()
-            if isinstance(value, HardwareFailure):
-                return value
-            noted = self._journal.entries.get(knob.key)
-            if noted is None:
-                return KnobReading(knob, value, None)
-            entry = ownership.suspected(noted, value)
-            claim = ownership.owner(knob, entry, value)
-            if claim is not ValueOwner.UNCLEAR:
-                settled = ownership.settled(entry, value, claim)
-                found: KnobReading | HardwareFailure | None = KnobReading(
-                    knob, value, settled, managed=claim is ValueOwner.JOULIE
-                )
-            elif not restoring and self._explained.get(knob.key) == (entry, value):
-                return KnobReading(knob, value, entry, managed=True)
-            else:
-                found = self._probe(knob, value, entry, restoring=restoring)
-            if isinstance(found, KnobReading) and found.entry != self._journal.entries.get(knob.key):
-                self._record({knob.key: found.entry})
-            if found is not None:
-                return found
-        return HardwareFailure(Reason.IO_ERROR, f"{knob.key}: its value changes each time it is read")
-
-    def _probe(
-        self, knob: Knob, value: int, entry: JournalEntry, *, restoring: bool
-    ) -> KnobReading | HardwareFailure | None:
-        """Write Joulie's value again to find out who wrote the one that is read; None where another one is read by now.
-
-        A register that answers with the value found has answered so before. A request that reads the value found, or
-        less, is limited by the platform as well, and Joulie's request is in force.
-        """
-        request = knob.kind.is_request
-        if value not in entry.written_values and not ownership.platform_limit(knob, value):
-            # Not where the platform explains it: this record would make its limit external if it ended meanwhile.
-            try:
-                self._journal.change({knob.key: msgspec.structs.replace(entry, suspect=value)})
-            except JournalError as error:
-                if not (request and restoring):  # without the record only a kill between two writes can lose a value
-                    return HardwareFailure(Reason.NO_JOURNAL, str(error))
-        if request and knob.read() != value:
-            self._record({knob.key: entry})
-            return None
-        answer = knob.write(ownership.probe_value(entry))
-        if isinstance(answer, HardwareFailure):
-            if request and knob.read() == value:
-                self._record({knob.key: entry})
-            return answer
-        entry = ownership.probed(knob, entry, value, answer)
-        if request:
-            self._explained[knob.key] = (entry, answer)
-        return KnobReading(knob, answer, entry, managed=True)
-
-    def _record(self, outcomes: Mapping[str, JournalEntry | None]) -> None:
-        """Record what has been done already; where that fails, `journal_problem` has the cause."""
-        with suppress(JournalError):
-            self._journal.change(outcomes)
+        return self._reader.read(knob)
 
 
 def _nothing_landed(found: KnobReading, wanted: int) -> bool:

@@ -1,4 +1,4 @@
-"""Package power by RAPL: the zones that may be capped, their energy counters, and how a cap is set on them.
+"""Package power by RAPL: the zones that may be capped, their limits and their energy counters.
 
 Offers package zones only, each once: `intel-rapl:N` named `package-N` or `package-N-die-M`, deduplicated by
 real path. Never psys, dram, core or uncore zones, and never `intel-rapl-mmio`, which is a second register for the same
@@ -7,8 +7,6 @@ package: the lower of the two limits holds, so an mmio limit is left unmanaged a
 Only the long-term limit is written. It bounds the average over its time window, which is what a power budget bounds;
 the short-term limit lets a package exceed it for fractions of a window and stays as the vendor set it. Where the
 short-term limit is below the cap, it binds, and the package draws less than the cap allows.
-
-A package of several dies has one zone per die: a cap per package is split evenly over them.
 
 AMD counts energy and has no limit: the kernel shows the files of one all the same, and answers ENODATA.
 Source: Linux, Documentation/power/powercap/powercap.rst and drivers/powercap.
@@ -28,11 +26,8 @@ from joulie_actuator.reasons import Reason
 UW_PER_WATT: Final = 1_000_000
 #: Prefix of the keys of all knobs here. They name what is limited: directory numbers change on a driver reload.
 KEYS: Final = "rapl/"
-#: The kernel rounds a limit down to the hardware's power unit, which is a watt where it is coarsest (Intel SDM, volume
-#: 3B, MSR_RAPL_POWER_UNIT).
-_COARSEST_UNIT_UW: Final = 1_000_000
-#: The usual power unit, an eighth of a watt (the same register): a limit may read that much less after a wake-up or a
-#: reload of the driver, without anybody having written it.
+#: The usual power unit, an eighth of a watt (Intel SDM, volume 3B, MSR_RAPL_POWER_UNIT): a limit may read that much
+#: less after a wake-up or a reload of the driver, without anybody having written it.
 _UNIT_UW: Final = 125_000
 
 #: The second place is for containers that mount only part of sysfs; the numbers are hexadecimal.
@@ -134,20 +129,6 @@ class RaplZone:
         return self.power_limit if isinstance(self.power_limit, HardwareFailure) else self.power_limit.probe_write()
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneCap:
-    """The share of a cap that is set on one zone."""
-
-    zone: RaplZone
-    knob: SysfsKnob
-    limit_uw: int
-    #: Whether the zone's range has changed its share of the cap.
-    clamped: bool
-    #: The share is not below the maximum of the range, so it limits nothing: a factory limit may lie above the maximum,
-    #: and writing the maximum would cut it.
-    unlimited: bool
-
-
 def discover(tree: SysfsTree, originals: Mapping[str, int] = NO_ORIGINALS) -> tuple[RaplZone, ...]:
     """Return the package zones, by package and die.
 
@@ -210,47 +191,6 @@ def package_range_uw(zones: Iterable[RaplZone]) -> KnobLimits | None:
         lows[zone.package] += limits.low
         highs[zone.package] += limits.high
     return KnobLimits(max(lows.values()), min(highs.values())) if highs else None
-
-
-def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[ZoneCap, ...]:
-    """Return what to set on each zone that has a limit: its die's share, clamped to the zone's range."""
-    caps = []
-    for zone in zones:
-        if not isinstance(zone.power_limit, HardwareFailure):
-            share_uw = round(cap_watts_per_package * UW_PER_WATT / zone.dies)
-            limits = zone.power_limit.limits
-            limit_uw = limits.clamp(share_uw)
-            clamped, unlimited = limit_uw != share_uw, share_uw >= limits.high
-            caps.append(ZoneCap(zone, zone.power_limit, limit_uw, clamped=clamped, unlimited=unlimited))
-    return tuple(caps)
-
-
-def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> HardwareFailure | None:
-    """Return why the limit of a cap is not set, from what was read back; None where it is.
-
-    Firmware that has locked a limit may accept a write without an error and keep its own value; firmware that bounds it
-    sets another value than the written one. A lower one keeps the cap, and `original_uw`, the limit before the
-    first write, shows whether a higher one is the effect of Joulie's.
-    """
-    if found_uw >= cap.limit_uw + _COARSEST_UNIT_UW or (
-        found_uw == original_uw and found_uw <= cap.limit_uw - _COARSEST_UNIT_UW
-    ):
-        held, written = found_uw / UW_PER_WATT, cap.limit_uw / UW_PER_WATT
-        if original_uw is None or found_uw == original_uw:
-            return HardwareFailure(
-                Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {written:g} W was written"
-            )
-        return HardwareFailure(
-            Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {written:g} W was written"
-        )
-    return None
-
-
-def check_enabled(zone: RaplZone) -> HardwareFailure | None:
-    """Return why the limit of a zone is not in force although it is set; None where it is."""
-    if not zone.is_off:
-        return None
-    return HardwareFailure(Reason.FIRMWARE_LOCKED, f"{zone.name} accepts the limit and does not enforce it (enabled=0)")
 
 
 def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals: Mapping[str, int]) -> RaplZone:

@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
-from joulie_actuator.protocol import DescribeGpu, ReadGpu, Restore, RestoreReport, SetGpuClocks, Subsystem
+from joulie_actuator.protocol import DescribeGpu, ReadGpu, Restore, SetGpuClocks, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import RestoreReport
 
 FREE, LIMIT_MHZ = 0, 1200
 UUIDS = ("GPU-0", "GPU-1")

@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
-from joulie_actuator.protocol import ReadGpu, Restore, RestoreReport, SetGpuCaps, Subsystem
+from joulie_actuator.protocol import ReadGpu, Restore, SetGpuCaps, Subsystem
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import RestoreReport
 
 COUNT = 8
 HUNG = 3

@@ -5,8 +5,9 @@ import pytest
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library_driver import REOPEN_FOR_LOST_S, LibraryDriver
 from joulie_actuator.hardware.journal import Journal
-from joulie_actuator.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
+from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, KnobLimits
+from joulie_actuator.hardware.knob_results import RestoreOutcome, WrittenKnob
 from joulie_actuator.reasons import Reason
 from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver, power_mw
 

@@ -111,15 +111,9 @@ class AwakeWindowSpec(CheckedModel):
     """Nodes of each hardware family that stay awake."""
 
 
-class NodeSleepPolicySpec(Model):
-    """Rules for sleep: which nodes, how many of them, when, and how fast."""
+class SleepSettings(Model):
+    """Limits and times of sleeping nodes, as a policy states them and as decisions take them."""
 
-    node_selector: Annotated[dict[str, LabelValue], Field(min_length=1, max_length=32)]
-    """Labels of the nodes, all of which have to match; only managed nodes are selected. A node that several policies
-    select belongs to the first by name."""
-    mode: SleepMode = SleepMode.RECOMMEND
-    """`Observe` counts; `Recommend`, the default, also states what would sleep and what that would save; `Act` powers
-    nodes off. All nodes are woken when a policy in `Act` is changed to another mode or deleted."""
     min_awake: MinAwakeSpec = MinAwakeSpec()
     max_asleep_percent: Annotated[int, Field(ge=0, le=50)] = 50
     """Highest share of the nodes of a zone that are off or not ready, in percent. From 55 on Kubernetes no longer moves
@@ -143,6 +137,17 @@ class NodeSleepPolicySpec(Model):
     rates: SleepRatesSpec = SleepRatesSpec()
     rack_label: LabelKey = labels.RACK
     """Key of the label that names the rack of a node. Nodes without it count as one rack."""
+
+
+class NodeSleepPolicySpec(SleepSettings):
+    """Rules for sleep: which nodes, how many of them, when, and how fast."""
+
+    node_selector: Annotated[dict[str, LabelValue], Field(min_length=1, max_length=32)]
+    """Labels of the nodes, all of which have to match; only managed nodes are selected. A node that several policies
+    select belongs to the first by name."""
+    mode: SleepMode = SleepMode.RECOMMEND
+    """`Observe` counts; `Recommend`, the default, also states what would sleep and what that would save; `Act` powers
+    nodes off. All nodes are woken when a policy in `Act` is changed to another mode or deleted."""
     schedules: Annotated[tuple[AwakeWindowSpec, ...], Field(max_length=32)] = ()
     """Times of the week in which more nodes stay awake."""
 

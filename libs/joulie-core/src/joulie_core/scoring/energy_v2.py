@@ -16,9 +16,9 @@ from math import inf
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.power.curves import GpuCurve, NodeCurves
+from joulie_core.power.chassis import gpus_at_wall
+from joulie_core.power.curves import NodeCurves
 from joulie_core.power.draw import Draw, draw_under
-from joulie_core.power.server import SUPPLY_EFFICIENCY
 from joulie_core.powerest.marginal import GENERIC_WATTS_PER_GPU, GENERIC_WATTS_PER_THREAD, Coefficients, NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v1 import (
@@ -162,7 +162,7 @@ def gpu_cost(curves: NodeCurves, gpu_count: float, cap_share: float) -> WorkCost
     assert gpu is not None, "asked for a node with GPUs"
     rate = LEAST_WORK_PER_GPU if gpu.work_per_gpu is None else gpu.work_per_gpu
     draw = draw_under(gpu.response, gpu.natural_watts, gpu.idle_watts, cap_watts=cap_share * gpu.max_watts)
-    added = (gpu.natural_watts - gpu.idle_watts) / SUPPLY_EFFICIENCY
+    added = gpus_at_wall(gpu.natural_watts, gpu.max_watts) - gpus_at_wall(gpu.idle_watts, gpu.max_watts)
     added *= _watts_left(draw, gpu.natural_watts, gpu.idle_watts)
     return _cost(added, _idle_watts(curves, gpu_count), draw.speed * rate)
 
@@ -178,11 +178,9 @@ def _cost(added_watts: float, idle_watts: float, work_per_s: float) -> WorkCost:
 
 def _idle_watts(curves: NodeCurves, gpu_count: float) -> float:
     """Return the watts of an idle node at the wall."""
-    return curves.wall_watts[0] + _gpu_idle_watts(curves.gpu, gpu_count)
-
-
-def _gpu_idle_watts(gpu: GpuCurve | None, gpu_count: float) -> float:
-    return 0.0 if gpu is None else gpu_count * gpu.idle_watts / SUPPLY_EFFICIENCY
+    gpu = curves.gpu
+    gpu_watts = 0.0 if gpu is None else gpus_at_wall(gpu_count * gpu.idle_watts, gpu_count * gpu.max_watts)
+    return curves.wall_watts[0] + gpu_watts
 
 
 def _points(joules: float, reference: float) -> float:

@@ -1,5 +1,6 @@
 """Sleeping nodes: which nodes are off, and when they are on again; see docs/decisions/0024-sleeping-nodes.md."""
 
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.sleep.decide import SleepCluster, decide
 from joulie_core.sleep.machine import intent_of
 from joulie_core.sleep.model import (
@@ -12,7 +13,7 @@ from joulie_core.sleep.model import (
     SleepRecord,
     SleepRefusal,
 )
-from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+from joulie_core.sleep.windows import AwakeWindow
 from joulie_core.sleep_state import SleepState
 
 __all__ = [

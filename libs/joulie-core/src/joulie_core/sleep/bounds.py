@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.sleep.machine import power_state, refusal_of
+from joulie_core.kinds.node_sleep_policy import SleepSettings
+from joulie_core.sleep.machine import STALE_AFTER_S, power_state, refusal_of
 from joulie_core.sleep.model import SleepNode, SleepRecord, SleepRefusal
 from joulie_core.sleep.power_cycles import cycles_of_day
-from joulie_core.sleep.settings import SleepSettings
 from joulie_core.sleep_state import SleepState
 
 
 def sleep_refusal(node: SleepNode, record: SleepRecord, now_s: float, settings: SleepSettings) -> SleepRefusal | None:
     """Return why a node that is awake may not be put to sleep, whatever its load; None if it may."""
-    refusal = refusal_of(node, now_s, settings)
-    if refusal is None and cycles_of_day(record, now_s) >= settings.max_cycles_per_day:
+    refusal = refusal_of(node, now_s)
+    if refusal is None and cycles_of_day(record, now_s) >= settings.rates.power_cycles_per_day:
         return SleepRefusal.POWER_CYCLES
     return refusal
 
@@ -31,14 +31,14 @@ def rack_of(node: SleepNode, settings: SleepSettings) -> str:
     return node.labels.get(settings.rack_label, "")
 
 
-def takes_a_boot(record: SleepRecord, now_s: float, settings: SleepSettings) -> bool:
+def takes_a_boot(record: SleepRecord, now_s: float) -> bool:
     """Return whether a node counts in the boots at a time: it boots, or was asked to a moment ago.
 
     A node whose BMC does not answer holds up no other.
     """
     if record.state is not SleepState.WAKING:
         return False
-    return record.boots_since_s is not None or now_s - record.since_s <= settings.stale_after_s
+    return record.boots_since_s is not None or now_s - record.since_s <= STALE_AFTER_S
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Boots:
         self.total += 1
 
     def leaves_room(self, rack: str, settings: SleepSettings) -> bool:
-        return self.total < settings.max_waking and self.by_rack[rack] < settings.max_waking_per_rack
+        return self.total < settings.rates.waking and self.by_rack[rack] < settings.rates.waking_per_rack
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class BootRoom:
         for node, record in nodes:
             if record.state is SleepState.WAKING:
                 room._waking.count(rack_of(node, settings))
-            if takes_a_boot(record, now_s, settings):
+            if takes_a_boot(record, now_s):
                 room._booting.count(rack_of(node, settings))
         return room
 
@@ -91,7 +91,7 @@ class BootRoom:
 
     def permits(self, node: SleepNode) -> bool:
         """Return whether a node may be switched on."""
-        silent = power_state(node.power, self.now_s, self.settings) is PowerState.UNKNOWN
+        silent = power_state(node.power, self.now_s) is PowerState.UNKNOWN
         boots = self._waking if silent else self._booting
         return boots.leaves_room(rack_of(node, self.settings), self.settings)
 

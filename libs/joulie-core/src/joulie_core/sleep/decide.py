@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom, sleep_refusal
 from joulie_core.sleep.fit import Rooms
 from joulie_core.sleep.machine import advance, moved
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake
-from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+from joulie_core.sleep.windows import AwakeWindow
 from joulie_core.sleep_state import GOING_TO_SLEEP, OUT_OF_SUPPLY, SleepState
 
 
@@ -133,7 +134,7 @@ class _Chooser:
             filter(self._may, self._seen),
             key=lambda each: (-each.node.idle_watts, each.record.sleeps, each.node.name),
         )
-        left = self._settings.max_powering_off - sum(each.record.state in GOING_TO_SLEEP for each in self._seen)
+        left = self._settings.rates.powering_off - sum(each.record.state in GOING_TO_SLEEP for each in self._seen)
         chosen: list[SeenNode] = []
         for each in candidates:
             if len(chosen) >= left:
@@ -151,19 +152,19 @@ class _Chooser:
             and each.node.name not in self._needs.used
             and each.node.group not in self._needs.short
             and idle_since_s is not None
-            and now_s - idle_since_s >= settings.idle_for_s
-            and now_s - record.since_s >= settings.min_awake_for_s
+            and now_s - idle_since_s >= settings.idle_seconds
+            and now_s - record.since_s >= settings.min_awake_seconds
             and now_s >= record.not_before_s
             and sleep_refusal(each.node, record, now_s, settings) is None
         )
 
     def _can_do_without(self, each: SeenNode) -> bool:
         node, settings = each.node, self._settings
-        allowed = settings.max_asleep_pct / 100.0 * len(self._zones[node.zone])
+        allowed = settings.max_asleep_percent / 100.0 * len(self._zones[node.zone])
         return (
             self._down[node.zone] + 1 <= allowed
             and self._serving[node.group] - 1 >= self._least[node.group]
-            and self._spare[node.group] - node.empty >= settings.spare
+            and self._spare[node.group] - node.empty >= settings.min_awake.spare
         )
 
     def _pods_have_room(self, each: SeenNode, chosen: Sequence[SeenNode]) -> bool:

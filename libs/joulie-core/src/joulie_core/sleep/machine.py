@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S, DesiredPower, PowerState
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.sleep.model import NodePowerFacts, SleepIntent, SleepNode, SleepReason, SleepRecord, SleepRefusal
 from joulie_core.sleep.power_cycles import with_cycle
-from joulie_core.sleep.settings import SleepSettings
-from joulie_core.sleep.shutdowns import has_rebooted, may_go_off, noted, until_now, with_shutdown
+from joulie_core.sleep.shutdowns import has_rebooted, longest_shutdown_s, may_go_off, noted, until_now, with_shutdown
 from joulie_core.sleep_state import SleepState
+from joulie_core.twin.server_power import MOST_INTERVALS
+
+#: Seconds after which an answer of a BMC is unknown.
+STALE_AFTER_S: Final = MOST_INTERVALS * STATUS_HEARTBEAT_S
 
 _INTENTS: Final[Mapping[SleepState, SleepIntent]] = {
     # A node that is awake may be switched off by people, for maintenance.
@@ -35,7 +39,7 @@ def intent_of(state: SleepState) -> SleepIntent:
     return _INTENTS[state]
 
 
-def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRefusal | None:
+def refusal_of(node: SleepNode, now_s: float) -> SleepRefusal | None:
     """Return why a node may not be put to sleep, whatever its load; None if it may."""
     power = node.power
     refusals = (
@@ -45,7 +49,7 @@ def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepR
         (power is not None and not power.off_allowed, SleepRefusal.POWER_OFF_NEVER),
         (power is not None and not power.way_off, SleepRefusal.SHUTDOWN_MISSING),
         (power is not None and power.wake_proven is not True, SleepRefusal.WAKE_UNPROVEN),
-        (power_state(power, now_s, settings) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
+        (power_state(power, now_s) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
         (node.ready is not True, SleepRefusal.NOT_READY),
         (node.maintenance, SleepRefusal.MAINTENANCE),
         (node.unschedulable, SleepRefusal.UNSCHEDULABLE),
@@ -60,12 +64,12 @@ def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepR
     return next((refusal for holds, refusal in refusals if holds), None)
 
 
-def power_state(power: NodePowerFacts | None, now_s: float, settings: SleepSettings) -> PowerState:
+def power_state(power: NodePowerFacts | None, now_s: float) -> PowerState:
     """Return the power state by a BMC that is reachable and has answered lately, else Unknown."""
     if power is None or power.reachable is not True or power.sampled_at_s is None:
         return PowerState.UNKNOWN
     # Ahead of this clock it may have any age.
-    return PowerState.UNKNOWN if abs(now_s - power.sampled_at_s) > settings.stale_after_s else power.state
+    return PowerState.UNKNOWN if abs(now_s - power.sampled_at_s) > STALE_AFTER_S else power.state
 
 
 def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: float) -> SleepRecord:
@@ -82,7 +86,7 @@ def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSe
     switched_off = _switched_off(record, node, now_s, settings)
     if switched_off is not None:
         return switched_off
-    idle = node.protected_pods == 0 and _movable_pct(node) <= settings.drain_below_pct
+    idle = node.protected_pods == 0 and _movable_pct(node) <= settings.drain_below_percent
     since_s = record.idle_since_s
     if idle is (since_s is not None):
         return record
@@ -94,7 +98,7 @@ def _switched_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
     power = node.power
     if power is None or power.switched_off is None or power.requested is DesiredPower.OFF:
         return None
-    seen = power_state(power, now_s, settings)
+    seen = power_state(power, now_s)
     off = seen is PowerState.OFF
     # Neither BMC nor kubelet says that it is on.
     silent = seen is PowerState.UNKNOWN and node.ready is not True
@@ -132,19 +136,19 @@ def _draining(record: SleepRecord, node: SleepNode, now_s: float, settings: Slee
 
 def _undone(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord | None:
     """Return the record of a node that is not to sleep after all; None if it still is."""
-    if refusal_of(node, now_s, settings) is not None:
+    if refusal_of(node, now_s) is not None:
         reason = SleepReason.NOT_PERMITTED
     elif node.protected_pods:
         reason = SleepReason.PODS_PRESENT
-    elif now_s - record.since_s > settings.drain_timeout_s:
+    elif now_s - record.since_s > settings.drain_timeout_seconds:
         reason = SleepReason.DRAIN_TIMEOUT
     else:
         return None
-    return replace(moved(record, SleepState.AWAKE, reason, now_s), not_before_s=now_s + settings.back_off_s)
+    return replace(moved(record, SleepState.AWAKE, reason, now_s), not_before_s=now_s + settings.back_off_seconds)
 
 
 def _powering_off(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
-    off = power_state(node.power, now_s, settings) is PowerState.OFF
+    off = power_state(node.power, now_s) is PowerState.OFF
     record = noted(record, node, now_s, off=off)
     if off and node.ready is False:
         return moved(record, SleepState.ASLEEP, SleepReason.OFF_CONFIRMED, now_s)
@@ -152,15 +156,15 @@ def _powering_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
         return record
     if not off and node.has_pods:
         return until_now(moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s), node, now_s)
-    if now_s - record.since_s > settings.off_timeout_s:
+    if now_s - record.since_s > settings.off_timeout_seconds:
         waking = moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s)
         waking = waking if off else until_now(waking, node, now_s)
-        return replace(waking, not_before_s=now_s + settings.back_off_s)
+        return replace(waking, not_before_s=now_s + settings.back_off_seconds)
     return record
 
 
-def _asleep(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
-    state = power_state(node.power, now_s, settings)
+def _asleep(record: SleepRecord, node: SleepNode, now_s: float, _: SleepSettings) -> SleepRecord:
+    state = power_state(node.power, now_s)
     record = noted(record, node, now_s, off=state is PowerState.OFF)
     if node.maintenance:
         return record
@@ -172,7 +176,7 @@ def _asleep(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
 
 
 def _waking(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
-    state = power_state(node.power, now_s, settings)
+    state = power_state(node.power, now_s)
     record = noted(record, node, now_s, off=state is PowerState.OFF)
     if node.maintenance:
         is_off = state is PowerState.OFF and node.ready is False
@@ -183,26 +187,26 @@ def _waking(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
     if going_off or not _boots(state, node.power):
         return replace(record, boots_since_s=None)
     boots_since_s = now_s if record.boots_since_s is None else record.boots_since_s
-    if now_s - boots_since_s <= settings.boot_timeout_s:
+    if now_s - boots_since_s <= settings.boot_timeout_seconds:
         return replace(record, boots_since_s=boots_since_s)
     failed = replace(record, failed_boots=record.failed_boots + 1)
     # A node that may have pods is not switched off for another attempt.
     without_pods = node.cordoned and node.empty and node.ready is False
     if failed.failed_boots >= settings.boot_attempts or not without_pods:
         return moved(failed, SleepState.QUARANTINED, SleepReason.BOOT_TIMEOUT, now_s)
-    back_off_s = settings.back_off_s * 2.0 ** (failed.failed_boots - 1)
+    back_off_s = settings.back_off_seconds * 2.0 ** (failed.failed_boots - 1)
     off = moved(failed, SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT, now_s)
     return with_shutdown(replace(off, not_before_s=now_s + back_off_s), node, now_s)
 
 
 def _is_on(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> bool:
     """Return whether a server that is being woken is on, where its kubelet is ready as well."""
-    state = power_state(node.power, now_s, settings)
+    state = power_state(node.power, now_s)
     if state is not PowerState.UNKNOWN:
         return state is PowerState.ON
     # A BMC that does not answer is not needed where the kubelet says that the server has booted. Without a NodeBMC the
     # kubelet alone tells, and the Node of a server that is off does not stay ready for so long.
-    return has_rebooted(record, node) or (node.power is None and now_s - record.since_s > settings.shutdown_s)
+    return has_rebooted(record, node) or (node.power is None and now_s - record.since_s > longest_shutdown_s(settings))
 
 
 def _boots(state: PowerState, power: NodePowerFacts | None) -> bool:
@@ -215,7 +219,7 @@ def _boots(state: PowerState, power: NodePowerFacts | None) -> bool:
 def _quarantined(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
     if not node.quarantine_cleared or node.maintenance:
         return record
-    cleared = replace(record, failed_boots=0, not_before_s=now_s + settings.back_off_s)
+    cleared = replace(record, failed_boots=0, not_before_s=now_s + settings.back_off_seconds)
     state = SleepState.AWAKE if node.ready is True else SleepState.WAKING
     return moved(cleared, state, SleepReason.CLEARED, now_s)
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import PodGroup, Rooms, grouped
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.neighbours import MAX_RULES, Neighbours
-from joulie_core.sleep.settings import AwakeWindow, SleepSettings
 from joulie_core.sleep.waking import RuledGroup, WakeCandidate, WakeOrder, choose_both, in_turn
+from joulie_core.sleep.windows import AwakeWindow
 from joulie_core.sleep_state import SleepState
 
 #: States from which a node returns without a boot.
@@ -76,13 +77,13 @@ def min_awake(group: Iterable[SeenNode], windows: Sequence[AwakeWindow], now_s: 
     """Return how many nodes of a group stay awake, with the windows that begin within its slowest boot."""
     lead_s = max((boot_s(each.node, settings) for each in group), default=0.0)
     wanted = [window.min_awake for window in windows if window.covers(now_s, now_s + lead_s)]
-    return max([settings.min_awake, *wanted])
+    return max([settings.min_awake.count, *wanted])
 
 
 def boot_s(node: SleepNode, settings: SleepSettings) -> float:
     """Return how long a node usually takes to boot; before its first boot the longest time that is allowed."""
     known_s = node.power.boot_s if node.power is not None else None
-    return settings.boot_timeout_s if known_s is None else min(known_s, settings.boot_timeout_s)
+    return settings.boot_timeout_seconds if known_s is None else min(known_s, settings.boot_timeout_seconds)
 
 
 def find_needs(
@@ -187,7 +188,7 @@ def _wake_for(
         elif group.count:
             ruled.append(RuledGroup(group, rules)) if rules is not None else waiting.append(group)
     candidates = [
-        WakeCandidate(each.node, _order(each, now_s, settings))
+        WakeCandidate(each.node, _order(each, now_s))
         for each in seen
         if each.node.name not in needs.reasons and _can_wake(each, now_s) and needs.may_wake(each)
     ]
@@ -197,9 +198,9 @@ def _wake_for(
         needs.used.add(node.name)
 
 
-def _order(each: SeenNode, now_s: float, settings: SleepSettings) -> WakeOrder:
+def _order(each: SeenNode, now_s: float) -> WakeOrder:
     """Return the order of waking: with a BMC that answers, without a boot, few watts, few sleeps."""
-    silent = each.boots and power_state(each.node.power, now_s, settings) is PowerState.UNKNOWN
+    silent = each.boots and power_state(each.node.power, now_s) is PowerState.UNKNOWN
     return silent, each.boots, each.node.idle_watts, each.record.sleeps, each.node.name
 
 
@@ -214,11 +215,13 @@ def _fill_up(
     settings: SleepSettings,
 ) -> None:
     """Add nodes of a group until the minimum and the spare nodes are awake or about to be."""
-    missing_spare = settings.spare - sum(each.node.empty and each.node.name not in needs.used for each in coming)
+    missing_spare = settings.min_awake.spare - sum(
+        each.node.empty and each.node.name not in needs.used for each in coming
+    )
     missing = least - len(coming)
     sleeping = sorted(
         (each for each in group if each.node.name not in needs.reasons and _can_wake(each, now_s)),
-        key=lambda each: _order(each, now_s, settings),
+        key=lambda each: _order(each, now_s),
     )
     wanted = max(0, missing_spare, missing)
     reason = SleepReason.MIN_AWAKE if missing > missing_spare else SleepReason.SPARE

@@ -5,9 +5,19 @@ server counts as one that may go off until its BMC has read Off, it has booted s
 """
 
 from dataclasses import replace
+from typing import Final
 
+from joulie_core.kinds.node_bmc import GRACEFUL_OFF_S, POWER_REPEAT_S, STATUS_HEARTBEAT_S
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.sleep.model import Shutdown, SleepNode, SleepRecord
-from joulie_core.sleep.settings import SleepSettings
+
+#: What a shutdown takes at most by the defaults of the out-of-band service: forced off, that once more, and read.
+_OUT_OF_BAND_S: Final = GRACEFUL_OFF_S + POWER_REPEAT_S + STATUS_HEARTBEAT_S
+
+
+def longest_shutdown_s(settings: SleepSettings) -> float:
+    """Return the seconds after which a power-off that was requested has cut the server, or will not any more."""
+    return max(settings.off_timeout_seconds, _OUT_OF_BAND_S)
 
 
 def marked_shutdown(node: SleepNode) -> Shutdown | None:
@@ -20,7 +30,7 @@ def may_go_off(record: SleepRecord, node: SleepNode, now_s: float, settings: Sle
     shutdown = record.shutdown or marked_shutdown(node)
     if shutdown is None or shutdown.off_seen or has_rebooted(record, node):
         return False
-    return shutdown.at_s is None or now_s - shutdown.at_s <= settings.shutdown_s
+    return shutdown.at_s is None or now_s - shutdown.at_s <= longest_shutdown_s(settings)
 
 
 def has_rebooted(record: SleepRecord, node: SleepNode) -> bool:

@@ -101,7 +101,7 @@ def _kinds(machines: Machines, models: list[NodePowerModel], off_watts: float) -
     resource: Ints = by_resource.argmax(axis=0) if len(by_resource) else np.zeros(len(nodes), dtype=np.int64)
     of_kind: Floats = by_resource.sum(axis=0)
     cpu = np.array([_cpu_watts(group, model) for group, model in zip(machines.groups, models, strict=True)])
-    gpu = of_kind[:, None] * np.array([_gpu_watts(model) for model in models])
+    gpu = np.array([_gpu_watts(model, gpus) for model, gpus in zip(models, of_kind.tolist(), strict=True)])
     core_work, gpu_work = (
         np.array([group.hardware.work_per_s(gpus=with_gpus) for group in machines.groups])
         for with_gpus in (False, True)
@@ -126,8 +126,8 @@ def _cpu_watts(group: HardwareGroup, model: NodePowerModel) -> list[float]:
     return [model.server(float(load) * cores, Controls()).wall_watts for load in _LOADS]
 
 
-def _gpu_watts(model: NodePowerModel) -> list[float]:
-    return [model.wall_watts(model.gpu(float(load), Controls()).watts) for load in _LOADS]
+def _gpu_watts(model: NodePowerModel, gpus: float) -> list[float]:
+    return [model.wall_watts(gpus * model.gpu(float(load), Controls()).watts) for load in _LOADS]
 
 
 def _needed(machines: Machines, jobs: Jobs, end_s: float) -> _Amounts:

@@ -11,7 +11,8 @@ from typing import Any
 
 from joulie_actuator import blocking_client
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import Reply, Request, SetCpuCap
+from joulie_actuator.protocol import Request, SetCpuCap
+from joulie_actuator.replies import Reply
 from joulie_actuator.settings import ActuatorSettings
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS

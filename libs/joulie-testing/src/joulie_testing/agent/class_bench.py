@@ -8,13 +8,8 @@ from joulie_actuator.cpu_class_protocol import CpuClassControls, Governor
 from joulie_actuator.cpus import CpuHandler
 from joulie_actuator.executor import SubsystemExecutor
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
-from joulie_actuator.protocol import (
-    CpuClassesReport,
-    Epp,
-    SetCpuClasses,
-    SetCpuTuning,
-    SetThrottle,
-)
+from joulie_actuator.protocol import Epp, SetCpuClasses, SetCpuTuning, SetThrottle
+from joulie_actuator.replies import CpuClassesReport
 from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_testing.agent.kernel import KernelMachine

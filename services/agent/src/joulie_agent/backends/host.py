@@ -12,25 +12,15 @@ from typing import Final
 from joulie_actuator.client import HardwareClient
 from joulie_actuator.hardware.gpu.driver import MW_PER_WATT
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.hardware.power_meter import total_watts
-from joulie_actuator.hardware.rapl import UW_PER_WATT
-from joulie_actuator.hardware.rapl_domains import ConstraintReading
 from joulie_actuator.outcome import ControlOutcome, blocked, failed
 from joulie_actuator.protocol import (
-    CpuDescription,
-    CpuReadings,
     DescribeCpu,
     DescribeGpu,
     Epp,
-    ErrorReply,
-    GpuDescription,
-    GpuReadings,
     ReadCpu,
     ReadGpu,
-    Reply,
     Request,
     Restore,
-    RestoreReport,
     SetCpuCap,
     SetCpuTuning,
     SetGpuCaps,
@@ -39,19 +29,25 @@ from joulie_actuator.protocol import (
     Subsystem,
 )
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import (
+    CpuDescription,
+    CpuReadings,
+    ErrorReply,
+    GpuDescription,
+    GpuReadings,
+    Reply,
+    RestoreReport,
+)
 from joulie_actuator.results import join_messages, restore_messages
 from joulie_agent.backends.base import (
     NO_RANGE,
-    CoreFrequency,
     CpuHeld,
     CpuReading,
     GpuReading,
-    GpuSample,
     NodeReading,
-    PowerConstraint,
     Unavailable,
-    ZoneSample,
 )
+from joulie_agent.backends.host_readings import cpu_reading, gpu_reading
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges
 from joulie_agent.discovery.host import describe_cpu, describe_memory
@@ -72,7 +68,6 @@ TUNING: Final = "tuning"
 LEASE_TICKS: Final = 4
 SHORTEST_LEASE_S: Final = 60.0
 LONGEST_LEASE_S: Final = 3600.0
-_US_PER_S: Final = 1_000_000
 
 
 def lease_s(interval_s: float) -> float:
@@ -134,15 +129,15 @@ class HostBackend:
             return _unavailable(cpu)
         await self._describe(cpu, gpu)
         return NodeReading(
-            cpu=_cpu_reading(cpu) if isinstance(cpu, CpuReadings) else CpuReading(),
-            gpu=_gpu_reading(gpu) if isinstance(gpu, GpuReadings) else GpuReading(),
+            cpu=cpu_reading(cpu) if isinstance(cpu, CpuReadings) else CpuReading(),
+            gpu=gpu_reading(gpu) if isinstance(gpu, GpuReadings) else GpuReading(),
             facts=self._facts,
         )
 
     async def read_cpu(self) -> CpuReading | Unavailable:
         """Read the power of the CPUs."""
         cpu = await self._client.execute(ReadCpu(power_only=True))
-        return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
+        return cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """Set RAPL limits, each package within its own range."""
@@ -280,49 +275,8 @@ class HostBackend:
         return join_messages(refusal.message for refusal in self._gpu.failures.values()) if self._gpu else ""
 
 
-def _cpu_reading(readings: CpuReadings) -> CpuReading:
-    return CpuReading(
-        power_watts=total_watts(readings.zones),
-        throttle_pct=readings.throttle_pct,
-        zones=tuple(ZoneSample(zone.zone, zone.energy_uj, zone.power_watts) for zone in readings.zones),
-        frequencies=tuple(
-            CoreFrequency(str(cpu), policy.current_khz, policy.max_khz)
-            for policy in readings.policies
-            for cpu in policy.cpus
-        ),
-        overwritten=sum(readings.overwritten.values()),
-        domains=tuple(ZoneSample(domain.zone, domain.energy_uj, domain.power_watts) for domain in readings.domains),
-        constraints=tuple(_constraint(constraint) for constraint in readings.constraints),
-        throttled_by_class=readings.throttled_by_class,
-    )
-
-
-def _constraint(reading: ConstraintReading) -> PowerConstraint:
-    limit_watts = None if reading.limit_uw is None else reading.limit_uw / UW_PER_WATT
-    window_s = None if reading.time_window_us is None else reading.time_window_us / _US_PER_S
-    return PowerConstraint(reading.zone, reading.constraint, limit_watts, window_s)
-
-
-def _gpu_reading(readings: GpuReadings) -> GpuReading:
-    draws = [gpu.power_mw for gpu in readings.gpus]
-    total_mw = sum(draw for draw in draws if draw is not None)
-    return GpuReading(
-        # The power of some GPUs is never reported as that of all.
-        power_watts=total_mw / MW_PER_WATT if draws and None not in draws else None,
-        gpus=tuple(
-            GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw), gpu.clock_limit_mhz)
-            for gpu in readings.gpus
-        ),
-        overwritten=sum(readings.overwritten.values()),
-    )
-
-
 def _hangs(description: GpuDescription) -> bool:
     return any(info.failure is not None and info.failure.reason is Reason.TIMEOUT for info in description.devices)
-
-
-def _watts(milli_watts: int | None) -> float | None:
-    return None if milli_watts is None else milli_watts / MW_PER_WATT
 
 
 def _unavailable(reply: Reply | HardwareFailure) -> Unavailable:

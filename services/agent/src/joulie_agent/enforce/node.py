@@ -1,25 +1,24 @@
 """Controls one node's hardware and keeps the state of that. Knows no Kubernetes.
 
 One reading and one attempt per tick, CPUs and GPUs side by side. Controls that move to another backend act there first
-and are then released at the earlier one, which is retried until it is done. Hardware that does not answer just now is
-still the hardware of the last answer. `follow` is the DVFS loop between two ticks.
+and are then released at the earlier one, which is retried until it is done. `follow` is the DVFS loop between two
+ticks.
 """
 
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import structlog
 
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
-from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, ReadingSource, Unavailable
+from joulie_agent.backends.base import CpuReading, GpuReading, Unavailable
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
-from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.gpu_clocks import ClockInputs
+from joulie_agent.enforce.known_hardware import KnownHardware
 from joulie_agent.enforce.moves import CpuPlaces, GpuPlaces
 from joulie_core.control.caps_resolve import WattCap, resolve_cpu_cap
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
@@ -27,13 +26,12 @@ from joulie_core.control.lost_control import Floor
 from joulie_core.control.telemetry_route import Route
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Profile
-from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlType, SourceType
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports
 from joulie_core.node import Node
 
 _log = structlog.get_logger()
-_NO_FACTS: Final = HardwareFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +94,10 @@ class NodeControl:
         self._cpu, self._gpu = CpuPlaces(self._log), GpuPlaces(self._log)
         self._last = last or ControlReports()
         self._factory = factory
-        self._discoverer = discoverer
+        self._known = KnownHardware(discoverer, self._log)
         self._dvfs = dvfs
         self._backends: NodeBackends | None = None
         self._intent: cpu.CpuIntent | None = None
-        self._facts: HardwareFacts | None = None
-        #: Subsystems whose source has not answered this agent yet.
-        self._unread = {"cpu", "gpu"}
         self._hardware = DiscoveredHardware(NodeHardwareStatus())
 
     @property
@@ -128,8 +123,8 @@ class NodeControl:
     async def tick(self, inputs: Inputs) -> Tick:
         """Read, then carry out the published target once."""
         backends = self._build(inputs)
-        cpu_reading, gpu_reading = await self._read(backends)
-        self._hardware = self._discover(inputs, backends)
+        cpu_reading, gpu_reading = await self._known.read(backends)
+        self._hardware = self._known.discover(inputs.node, inputs.published, backends)
         self._intent = intent = self._cpu_intent(inputs, backends)
         cpu_result, gpu_result = await asyncio.gather(
             cpu.CpuEnforcer(backends.cpu, self._dvfs).enforce(intent, self._cpu.state, cpu_reading, inputs.now),
@@ -171,7 +166,7 @@ class NodeControl:
     async def restore(self, inputs: Inputs) -> ControlReports:
         """Restore what may be in force; `in_force` is then True where that did not work."""
         backends = self._build(inputs)
-        self._hardware = self._discover(inputs, backends)
+        self._hardware = self._known.discover(inputs.node, inputs.published, backends)
         cpu_report = await self._cpu.restore(backends, self._hardware.cpu_limits)
         gpu_report = await self._gpu.restore(backends, self._hardware.gpu_limits)
         await self._release_left()
@@ -201,59 +196,6 @@ class NodeControl:
         cpu_released = await self._cpu.release_left(self._hardware.cpu_limits)
         gpu_released = await self._gpu.release_left(self._hardware.gpu_limits)
         return cpu_released or gpu_released
-
-    async def _read(self, backends: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
-        if backends.cpu_source is backends.gpu_source:
-            reading = await self._query("cpu", backends.cpu_source)
-            if reading is None:
-                return None, None
-            self._facts = reading.facts
-            self._unread.clear()
-            return reading.cpu, reading.gpu
-        by_cpu, by_gpu = await asyncio.gather(
-            self._query("cpu", backends.cpu_source), self._query("gpu", backends.gpu_source)
-        )
-        self._unread -= {name for name, answer in (("cpu", by_cpu), ("gpu", by_gpu)) if answer is not None}
-        if by_cpu is not None or by_gpu is not None:
-            old, of_cpu, of_gpu = self._facts or _NO_FACTS, by_cpu and by_cpu.facts, by_gpu and by_gpu.facts
-            self._facts = HardwareFacts(
-                cpu=of_cpu.cpu if of_cpu else old.cpu,
-                gpu=of_gpu.gpu if of_gpu else old.gpu,
-                memory=of_cpu.memory if of_cpu else old.memory,
-                can=(of_cpu and of_cpu.can) or (of_gpu and of_gpu.can) or old.can,
-                # Of a source that did not answer now what it told before stays, as its facts do.
-                dropped=tuple(dict.fromkeys(each for part in (of_cpu or old, of_gpu or old) for each in part.dropped)),
-            )
-        return (by_cpu.cpu if by_cpu else None), (by_gpu.gpu if by_gpu else None)
-
-    async def _query(self, subsystem: str, source: ReadingSource) -> NodeReading | None:
-        answer = await source.read()
-        if isinstance(answer, Unavailable):
-            self._log.debug("no reading", subsystem=subsystem, reason=answer.reason, message=answer.message)
-            return None
-        return answer
-
-    def _discover(self, inputs: Inputs, backends: NodeBackends) -> DiscoveredHardware:
-        if self._facts is None and inputs.published is not None and backends.capabilities.cpu_telemetry:
-            # The backend has not answered this agent yet. Labels alone could have less than it reported before.
-            return DiscoveredHardware(inputs.published.model_copy(update={"updated_at": None}))
-        facts = self._facts or _NO_FACTS
-        found = self._discoverer.discover(inputs.node, facts, _capabilities(backends, facts.can))
-        return found if inputs.published is None else self._with_unread(found, inputs.published, backends)
-
-    def _with_unread(
-        self, found: DiscoveredHardware, published: NodeHardwareStatus, backends: NodeBackends
-    ) -> DiscoveredHardware:
-        """Keep as published what comes from a source that has not answered this agent yet."""
-        # Where neither has answered, nothing is found yet and all is as published.
-        kept: dict[str, object]
-        if "cpu" in self._unread and backends.capabilities.cpu_telemetry:
-            kept = {"cpu": published.cpu, "memory": published.memory, "quality": published.quality}
-        elif "gpu" in self._unread and backends.capabilities.gpu_telemetry:
-            kept = {"gpu": published.gpu, "quality": published.quality}
-        else:
-            return found
-        return DiscoveredHardware(found.status.model_copy(update=kept))
 
     def _cpu_intent(self, inputs: Inputs, backends: NodeBackends) -> cpu.CpuIntent:
         target, limits = inputs.target, self._hardware.cpu_limits
@@ -293,18 +235,3 @@ def _absent(inputs: Inputs) -> Reason:
     if inputs.target is not None:
         return Reason.NO_INTENT
     return Reason.LOST_CONTROL if inputs.lost else Reason.NO_PROFILE
-
-
-def _capabilities(backends: NodeBackends, host: Capabilities | None) -> Capabilities:
-    """Return what works on the node: where a subsystem is routed to the host, only what the host can do."""
-    route, can = backends.route, backends.capabilities
-    if host is None:
-        return can
-    on_host = {
-        "cpu_control": route.cpu_control.type is ControlType.HOST,
-        "gpu_control": route.gpu_control.type is ControlType.HOST,
-        "cpu_telemetry": route.cpu_source.type is SourceType.HOST,
-        "gpu_telemetry": route.gpu_source.type is SourceType.HOST,
-    }
-    lacking = {name: False for name, here in on_host.items() if here and not getattr(host, name)}
-    return can.model_copy(update=lacking)

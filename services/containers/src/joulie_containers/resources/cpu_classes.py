@@ -7,7 +7,8 @@ import structlog
 
 from joulie_actuator.cpu_class_protocol import CpuClassControls, CpuClassState, Governor
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import CpuClassesReport, ErrorReply, SetCpuClasses
+from joulie_actuator.protocol import SetCpuClasses
+from joulie_actuator.replies import CpuClassesReport, ErrorReply
 from joulie_api.failure_log import FailureLog
 from joulie_containers.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
 from joulie_core.containers.idset import Cpus

@@ -6,7 +6,8 @@ import structlog
 
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.interrupt_protocol import InterruptClaims
-from joulie_actuator.protocol import ErrorReply, InterruptsReport, SetInterrupts
+from joulie_actuator.protocol import SetInterrupts
+from joulie_actuator.replies import ErrorReply, InterruptsReport
 from joulie_api.failure_log import FailureLog
 from joulie_containers.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
 from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptPlacement

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn, Protocol
 
 from joulie_actuator.hardware.knob import HardwareFailure
-from joulie_actuator.protocol import Reply, Request
+from joulie_actuator.protocol import Request
+from joulie_actuator.replies import Reply
 
 #: How often a lease is renewed while it lasts.
 RENEWALS: Final = 3

@@ -14,8 +14,8 @@ from services.containers.tests.resources.manager.manager_bench import (
 from structlog.testing import capture_logs
 
 from joulie_actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
-from joulie_actuator.protocol import ErrorReply
 from joulie_actuator.reasons import Reason
+from joulie_actuator.replies import ErrorReply
 from joulie_containers.nri.connection import NriState
 from joulie_containers.nri.handler import RuntimeInfo
 from joulie_containers.resource_api.proto import resource_api_pb2 as pb

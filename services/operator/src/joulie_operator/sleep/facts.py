@@ -26,9 +26,8 @@ from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, 
 from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
-from joulie_operator.sleep.records import state_label
+from joulie_operator.sleep.records import marked_shutdown, state_label
 from joulie_operator.sleep.surroundings import Surroundings
-from joulie_operator.sleep.switched_off import marked_shutdown
 from joulie_operator.sleep.watches import WatchedCluster
 
 #: Labels of nodes that the cluster itself needs; an external etcd is as much of it as the API server.

@@ -12,7 +12,7 @@ from joulie_core.kinds import NodeBMC
 from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepNode, SleepRecord, SleepState
-from joulie_operator.sleep.switched_off import marked_shutdown
+from joulie_operator.sleep.records import marked_shutdown
 
 
 class OffReason(StrEnum):

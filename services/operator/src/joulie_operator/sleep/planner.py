@@ -10,7 +10,7 @@ from typing import Final
 
 from joulie_api.failures import Failures
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.kinds.node_sleep_policy import SleepMode
+from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SleepMode
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
     AwakeWindow,
@@ -93,7 +93,8 @@ class SleepPlanner:
                 decided |= found
         if released:
             # All of them have to be awake, as fast as the rates permit.
-            everything = self.release.model_copy(update={"min_awake": len(facts.nodes), "spare": 0})
+            all_nodes = MinAwakeSpec.model_construct(count=len(facts.nodes), spare=0)
+            everything = self.release.model_copy(update={"min_awake": all_nodes})
             together = SleepFacts({name: replace(node, group="") for name, node in facts.nodes.items()}, facts.pending)
             with self.failures.contained(_WORK, policy=""):
                 decided |= _decide(together, current, _Scope(released, everything), now_s)

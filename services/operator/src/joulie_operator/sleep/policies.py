@@ -34,28 +34,6 @@ class UsablePolicy:
     selector: Mapping[str, str]
 
 
-def settings_of(spec: NodeSleepPolicySpec) -> SleepSettings:
-    """Return the limits and times of a policy."""
-    return SleepSettings(
-        min_awake=spec.min_awake.count,
-        spare=spec.min_awake.spare,
-        max_asleep_pct=spec.max_asleep_percent,
-        idle_for_s=spec.idle_seconds,
-        min_awake_for_s=spec.min_awake_seconds,
-        drain_below_pct=spec.drain_below_percent,
-        drain_timeout_s=spec.drain_timeout_seconds,
-        off_timeout_s=spec.off_timeout_seconds,
-        boot_timeout_s=spec.boot_timeout_seconds,
-        boot_attempts=spec.boot_attempts,
-        back_off_s=spec.back_off_seconds,
-        max_powering_off=spec.rates.powering_off,
-        max_waking=spec.rates.waking,
-        max_waking_per_rack=spec.rates.waking_per_rack,
-        rack_label=spec.rack_label,
-        max_cycles_per_day=spec.rates.power_cycles_per_day,
-    )
-
-
 def windows_of(spec: NodeSleepPolicySpec) -> tuple[AwakeWindow, ...]:
     """Return the windows of a policy.
 
@@ -84,9 +62,7 @@ def usable_policies(
         except UnusableSpec as error:
             errors[policy.name] = error
             continue
-        usable[policy.name] = UsablePolicy(
-            policy.name, spec.mode, settings_of(spec), windows, own, taken, spec.node_selector
-        )
+        usable[policy.name] = UsablePolicy(policy.name, spec.mode, spec, windows, own, taken, spec.node_selector)
     return usable, errors
 
 

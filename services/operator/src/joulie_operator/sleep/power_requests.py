@@ -20,7 +20,7 @@ from joulie_core.sleep import (
     intent_of,
 )
 from joulie_core.sleep.machine import power_state
-from joulie_core.sleep.shutdowns import may_go_off
+from joulie_core.sleep.shutdowns import longest_shutdown_s, may_go_off
 from joulie_core.sleep_state import SWITCHED_OFF
 
 #: States in which the power is left alone.
@@ -48,7 +48,7 @@ def wanted_power(
     power: NodePowerFacts, node: SleepNode | None, record: SleepRecord | None, now_s: float
 ) -> SleepPowerRequest:
     """Return what is requested of a server; of one without a Node to be on, where Joulie has switched it off."""
-    on = power_state(power, now_s, _LIMITS) is PowerState.ON
+    on = power_state(power, now_s) is PowerState.ON
     if node is not None and record is not None:
         wanted = DesiredPower.UNMANAGED if node.maintenance else intent_of(record.state).power
         if wanted is DesiredPower.OFF:
@@ -61,7 +61,7 @@ def wanted_power(
     shutdown = power.switched_off
     if shutdown is None or power.requested is DesiredPower.OFF:
         return SleepPowerRequest(DesiredPower.UNMANAGED)
-    over = shutdown.at_s is not None and now_s - shutdown.at_s > _LIMITS.shutdown_s
+    over = shutdown.at_s is not None and now_s - shutdown.at_s > longest_shutdown_s(_LIMITS)
     return SleepPowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else SleepPowerRequest(DesiredPower.ON)
 
 

@@ -1,9 +1,13 @@
-"""The record of a node as an annotation of its Node.
+"""Annotations that outlive the operator: the record of a node at its Node, and its last power-off at its NodeBMC.
 
-It is written in one request with the label and the taint, so that no state is in force without being stored. Since when
-a node is idle is not stored: after a restart it is idle from then on, which only delays.
+The record is written in one request with the label and the taint, so that no state is in force without being stored.
+Since when a node is idle is not stored: after a restart it is idle from then on, which only delays.
+
+A NodeBMC outlives the Node, its label, its taint and its record. It is marked in the request that powers the server
+off, and the mark is removed once On is confirmed: what is marked and not on is off because of Joulie.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -12,9 +16,10 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_core import labels
-from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
+from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID, DesiredPower
 from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
 from joulie_core.sleep import Shutdown, SleepReason, SleepRecord, SleepState
+from joulie_core.timestamps import epoch_seconds, rfc3339
 from joulie_operator.sleep.objects import WatchedNode
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -42,7 +47,15 @@ class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False, omit_
     idle_measured: bool = False
 
 
+class _Mark(msgspec.Struct, forbid_unknown_fields=False):
+    #: Last time at which the power-off may have been requested, RFC 3339.
+    at: str
+    #: Boot ID of the Node then; empty: unknown.
+    boot_id: Annotated[str, msgspec.Meta(max_length=MOST_OF_BOOT_ID)] = msgspec.field(default="", name="bootID")
+
+
 _DECODER: Final = msgspec.json.Decoder(_Stored)
+_MARKS: Final = msgspec.json.Decoder(_Mark)
 
 
 def lasting(record: SleepRecord) -> SleepRecord:
@@ -116,3 +129,23 @@ def _not_later(at_s: float | None, now_s: float) -> float | None:
 def state_label(state: SleepState) -> str | None:
     """Return the value of the label of a node in a state; None where it has none."""
     return None if state is SleepState.AWAKE else state.label
+
+
+def mark_text(at_s: float, boot_id: str) -> str:
+    """Return the value of the annotation."""
+    return msgspec.json.encode(_Mark(rfc3339(at_s, "seconds"), boot_id)).decode()
+
+
+def marked_shutdown(annotations: Mapping[str, str]) -> Shutdown | None:
+    """Return what the annotations of a NodeBMC say; None where Joulie has not switched the server off.
+
+    A mark that cannot be read, and one that an earlier version has not written, are of an unknown time and boot.
+    """
+    text = annotations.get(labels.SWITCHED_OFF)
+    if text is None:
+        return Shutdown(None) if annotations.get(labels.REQUESTED_POWER) == DesiredPower.OFF else None
+    try:
+        mark = decode(_MARKS.decode, text.encode(), "mark")
+    except DecodeError:
+        return Shutdown(None)
+    return Shutdown(epoch_seconds(mark.at), mark.boot_id)

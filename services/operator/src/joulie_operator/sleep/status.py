@@ -100,7 +100,7 @@ def _record(records: Mapping[NodeName, SleepRecord], name: NodeName) -> SleepRec
 
 
 def _power_cycles(policy: UsablePolicy, sight: SleepSight) -> PowerCyclesStatus:
-    limit = policy.settings.max_cycles_per_day
+    limit = policy.settings.rates.power_cycles_per_day
     cycles = [cycles_of_day(_record(sight.records, name), sight.now_s) for name in policy.nodes]
     return PowerCyclesStatus(
         limit=limit,
@@ -118,9 +118,9 @@ def _rack_boots(policy: UsablePolicy, sight: SleepSight) -> RackBootsStatus:
     racks = Counter(rack_of(sight.facts.nodes[name], settings) for name in policy.nodes)
     of_racks = [booting[rack] for rack in racks]
     return RackBootsStatus(
-        limit=settings.max_waking_per_rack,
+        limit=settings.rates.waking_per_rack,
         used=max(of_racks, default=0),
-        full=sum(number >= settings.max_waking_per_rack for number in of_racks),
+        full=sum(number >= settings.rates.waking_per_rack for number in of_racks),
         without_rack=racks[""],
     )
 

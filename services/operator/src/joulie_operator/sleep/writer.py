@@ -23,8 +23,7 @@ from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.left_off import WAYS_OUT, OffReason
 from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod
 from joulie_operator.sleep.power_requests import SleepPowerRequest
-from joulie_operator.sleep.records import state_label, stored_text
-from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
+from joulie_operator.sleep.records import mark_text, marked_shutdown, state_label, stored_text
 
 #: Between what the condition of a Node says of its sleep and of a maintenance.
 MAINTENANCE_IN_MESSAGE: Final = "; maintenance: "

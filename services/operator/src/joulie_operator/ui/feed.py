@@ -8,12 +8,14 @@ reconnects and starts again.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from joulie_api.failures import Failures
+from joulie_api.reflector import Reflector
 from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
-from joulie_operator.published import PodSummary, PublishedTarget, PublishedTwin
+from joulie_operator.pods import PodSummary
+from joulie_operator.published import PublishedTarget, PublishedTwin
 from joulie_operator.ui.history import History
 from joulie_operator.ui.subscriber import Subscriber, server_sent
 from joulie_operator.ui.tiles import NodeTile, TileInputs, tile_of
@@ -30,17 +32,6 @@ SLICE: Final = 250
 
 class TooManyPagesError(Exception):
     """As many pages are open as may be."""
-
-
-class WatchedStore(Protocol):
-    """The part of a reflector that the page reads."""
-
-    @property
-    def name(self) -> str:
-        """Name of the watch."""
-
-    def stale_reason(self) -> str | None:
-        """Return why the store must not be used; None when it may."""
 
 
 class LiveFeed:
@@ -62,7 +53,7 @@ class LiveFeed:
         targets: Mapping[str, PublishedTarget],
         twins: Mapping[str, PublishedTwin],
         *,
-        watches: Sequence[WatchedStore],
+        watches: Sequence[Reflector[Any]],
         is_leading: Callable[[], bool],
         failures: Failures,
         wall: Callable[[], float],

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from joulie_api.errors import Conflict
 from joulie_core.sleep import SleepState
 from joulie_operator.sleep import controller, facts
-from joulie_operator.sleep.switched_off import mark_text
+from joulie_operator.sleep.records import mark_text
 
 
 async def test_power_is_cut_only_at_the_pass_after_the_record_was_stored(world):

@@ -6,8 +6,7 @@ from services.operator.tests.sleep.sleep_objects import MARK, RECORD, SWITCHED_O
 
 from joulie_core.sleep import Shutdown, SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.left_off import OffReason
-from joulie_operator.sleep.records import stored_text
-from joulie_operator.sleep.switched_off import mark_text
+from joulie_operator.sleep.records import mark_text, stored_text
 
 LATELY = Shutdown(NOW_S - 60, "first")
 LEFT_OFF = SleepRecord(

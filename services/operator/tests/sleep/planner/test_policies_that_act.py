@@ -32,7 +32,7 @@ from joulie_operator.sleep.planner import SleepPlanner
 
 def test_only_the_nodes_of_a_policy_that_acts_get_a_record(planner, decisions):
     decisions.states = {"a": SleepState.CORDONED, "b": SleepState.CORDONED}
-    settings = SleepSettings(min_awake=3)
+    settings = SleepSettings(min_awake={"count": 3})
     found = plan(planner, [node("a"), node("b")], [policy("p", "a", settings=settings)])
     assert found.records == {"a": record(SleepState.CORDONED)}
     ((cluster, _, used),) = decisions.asked
@@ -124,8 +124,8 @@ def test_nodes_that_no_policy_acts_for_any_more_are_woken_together(planner, deci
     found = plan(planner, nodes, [policy("p", "a", "c", mode=SleepMode.OBSERVE)], records)
     assert found.records == {"a": record(SleepState.WAKING), "b": record(SleepState.AWAKE)}
     ((cluster, used, settings),) = decisions.asked
-    assert (settings.min_awake, settings.spare) == (3, 0)
-    assert settings.max_waking == planner.release.max_waking
+    assert (settings.min_awake.count, settings.min_awake.spare) == (3, 0)
+    assert settings.rates.waking == planner.release.rates.waking
     seen = by_name(cluster)
     assert (seen["a"].group, seen["b"].group) == ("", "")
     assert seen["c"].group not in {"", "g"}
@@ -158,12 +158,12 @@ def test_what_fails_for_one_policy_is_counted_and_leaves_the_others(monkeypatch,
     answers.states = {"b": SleepState.CORDONED}
 
     def decide(cluster, records, now_s, settings):
-        if settings.min_awake == 7:
+        if settings.min_awake.count == 7:
             raise RuntimeError("defect")
         return answers(cluster, records, now_s, settings)
 
     monkeypatch.setattr(planner_module, "decide", decide)
-    failing = policy("p", "a", mode=mode, settings=SleepSettings(min_awake=7))
+    failing = policy("p", "a", mode=mode, settings=SleepSettings(min_awake={"count": 7}))
     found = plan(SleepPlanner(Failures(registry)), [node("a"), node("b")], [failing, policy("q", "b", mode=mode)])
     if mode is SleepMode.ACT:
         assert found.records == {"b": record(SleepState.CORDONED)}
@@ -179,12 +179,12 @@ def test_what_fails_for_nodes_of_no_policy_is_counted_and_leaves_the_policies(mo
     answers.states = {"b": SleepState.CORDONED, "c": SleepState.CORDONED}
 
     def decide(cluster, records, now_s, settings):
-        if settings.spare == 0:
+        if settings.min_awake.spare == 0:
             raise RuntimeError("defect")
         return answers(cluster, records, now_s, settings)
 
     monkeypatch.setattr(planner_module, "decide", decide)
-    settings = SleepSettings(spare=1)
+    settings = SleepSettings(min_awake={"spare": 1})
     policies = [policy("p", "b", settings=settings), policy("q", "c", mode=SleepMode.RECOMMEND, settings=settings)]
     asleep = {"a": record(SleepState.ASLEEP)}
     found = plan(SleepPlanner(Failures(registry)), [node("a"), node("b"), node("c")], policies, asleep)

@@ -9,8 +9,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import WorkloadClass, workload_class
 from joulie_core.powerest.pod_demand import pod_demand
-from joulie_operator.pod_decoder import PodDecoder
-from joulie_operator.published import NO_POD, PodSummary
+from joulie_operator.pods import NO_POD, PodDecoder, PodSummary
 from joulie_testing.api import claiming, make_pod
 
 

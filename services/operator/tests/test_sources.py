@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from joulie_api.failures import Failures
-from joulie_operator.polling import poll_forever
+from joulie_operator.sources import poll_forever
 
 pytestmark = pytest.mark.looptime
 

@@ -1,7 +1,8 @@
-"""Decoding of watched pods into what the operator keeps of them."""
+"""Summaries of the watched pods, their nodes and demands, so that tens of thousands stay small; and their decoder."""
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -11,12 +12,25 @@ from joulie_api.wire import decode_pod
 from joulie_core.demand import WorkloadClass
 from joulie_core.names import NodeName
 from joulie_core.pod import Pod
-from joulie_operator.published import NO_POD, PodSummary
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 #: Summaries that are kept: some of each node.
 _KEPT: Final = 2**16
 _KNOWN: Final = frozenset({None, *WorkloadClass})
+
+
+@dataclass(frozen=True, slots=True)
+class PodSummary:
+    """One active pod; a finished one is `NO_POD`."""
+
+    #: None while the pod waits for a node.
+    node: NodeName | None
+    performance: bool
+    cpu_cores: float
+    gpus: float
+
+
+NO_POD: Final = PodSummary(node=None, performance=False, cpu_cores=0, gpus=0)
 
 
 class PodDecoder:
