@@ -11,7 +11,7 @@ from typing import Final
 
 from experiments.config import BACKLOG
 from experiments.rows import Row, read_rows
-from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
+from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until, per_core_second
 from joulie_sim.engine.comparison import Interval
 from joulie_sim.tables import TextTable
 
@@ -36,8 +36,7 @@ def read(directory: Path) -> dict[tuple[str, float], dict[str, Runs]]:
     """Return the runs by protocol and load, then arm, then seed; energies up to each arm's own end."""
     found: dict[tuple[str, float], dict[str, Runs]] = defaultdict(lambda: defaultdict(dict))
     for key, row in read_rows(directory / "runs.csv").items():
-        core_s = float(row["core_hours"]) * SECONDS_PER_HOUR
-        joules = float(row["it_kwh"]) * JOULES_PER_KWH / core_s if core_s else 0.0
+        joules = per_core_second(float(row["it_kwh"]) * JOULES_PER_KWH, float(row["core_hours"]) * SECONDS_PER_HOUR)
         found[key.protocol, key.load][key.arm][str(key.seed)] = row | {"joules_per_core_second": str(joules)}
     return found
 

@@ -9,8 +9,6 @@ import re
 import sys
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from experiments import overload
 from experiments.aims import aims
 from experiments.config import BACKLOG, OVERLOAD, ROOT, Experiment
@@ -24,15 +22,14 @@ from experiments.figures import (
     count,
     groups_of,
     less,
-    less_pct,
     mean,
     mean_of,
     more,
     of_protocol,
-    paired,
     read,
     shown_load,
 )
+from experiments.savings_plot import plot_savings
 from experiments.steady import SteadyReport
 
 
@@ -137,21 +134,9 @@ def plot(name: str) -> None:
     if not found:
         overload.plot(next(iter(runs.values())), name, ROOT / name / "savings.png")
         return
-    figure = Figure(figsize=(8, 4))
-    axes = figure.subplots()
-    arms = [arm for arm in next(iter(found.values())) if arm != BASELINE]
-    for place, arm in enumerate(arms):
-        savings = [paired(of[arm], of[BASELINE], less_pct("it_kwh")) for of in found.values()]
-        shift = (place - len(arms) / 2) * 0.004
-        widths = [each.half_width or 0.0 for each in savings]
-        axes.errorbar(
-            [load + shift for load in found], [each.mean for each in savings], widths, label=arm, capsize=3, marker="o"
-        )
-    axes.axhline(0.0, color="black", linewidth=0.8)
-    axes.set(xlabel="offered load", ylabel="IT energy saved, % of kube_default", title=name)
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.savefig(ROOT / name / "savings.png", dpi=100, bbox_inches="tight", metadata={"Software": None})
+    plot_savings(
+        found, {load: load for load in found}, ROOT / name / "savings.png", title=name, axis="offered load", apart=0.004
+    )
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from matplotlib.figure import Figure
-
 from experiments.config import STEADY, STEADY_OLDER
 from experiments.figures import (
     BASELINE,
@@ -23,15 +21,14 @@ from experiments.figures import (
     groups_of,
     interval_text,
     less,
-    less_pct,
     mean,
     mean_of,
     more,
     of_protocol,
-    paired,
     shown_load,
 )
 from experiments.rows import Row
+from experiments.savings_plot import plot_savings
 from joulie_sim.tables import TextTable
 
 _PACKING: Final = "most_allocated"
@@ -113,20 +110,8 @@ class SteadyReport:
 
     def plot(self, title: str, path: Path) -> None:
         """Write a picture of the savings over the share of the cores that was in use."""
-        figure = Figure(figsize=(8, 4))
-        axes = figure.subplots()
-        uses = [100.0 * mean_of(arms[BASELINE], "cores_held").mean for arms in self._loads.values()]
-        for arm in next(iter(self._loads.values())):
-            if arm == BASELINE:
-                continue
-            savings = [paired(of[arm], of[BASELINE], less_pct("it_kwh")) for of in self._loads.values()]
-            widths = [each.half_width or 0.0 for each in savings]
-            axes.errorbar(uses, [each.mean for each in savings], widths, label=arm, capsize=3, marker="o")
-        axes.axhline(0.0, color="black", linewidth=0.8)
-        axes.set(xlabel="cores in use, % (mean)", ylabel="IT energy saved, % of kube_default", title=title)
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        figure.savefig(path, dpi=100, bbox_inches="tight", metadata={"Software": None})
+        uses = {load: 100.0 * mean_of(arms[BASELINE], "cores_held").mean for load, arms in self._loads.items()}
+        plot_savings(self._loads, uses, path, title=title, axis="cores in use, % (mean)")
 
     def _savings(self, loads: _Loads) -> str:
         columns: dict[str, Cell] = {}

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from joulie_core.demand import Demand, WorkloadClass, classify, unknown_annotation, workload_class
 from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
-from joulie_core.pod import Pod, Requirement, SelectorOperator, Term
+from joulie_core.pod import NAME_FIELD, Pod, Requirement, SelectorOperator, Term
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -26,6 +26,7 @@ ON_ECO = profile(SelectorOperator.IN, "eco")
 ON_PERFORMANCE = profile(SelectorOperator.IN, "performance")
 NOT_DRAINING = draining(SelectorOperator.NOT_IN, "true")
 SOME_ZONE = Requirement(ZONE, SelectorOperator.IN, ("a",))
+NAMED = Requirement(NAME_FIELD, SelectorOperator.IN, ("n1",))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +101,9 @@ SOME_ZONE = Requirement(ZONE, SelectorOperator.IN, ("a",))
             id="selector against affinity",
         ),
         pytest.param(affine((profile(SelectorOperator.IN),)), Demand.GENERAL, id="in nothing"),
-        pytest.param(Pod("p", required_terms=(Term((), has_fields=True),)), Demand.GENERAL, id="fields only"),
+        pytest.param(Pod("p", required_terms=(Term(fields=(NAMED,)),)), Demand.GENERAL, id="fields only"),
         pytest.param(
-            Pod("p", required_terms=(Term((NOT_ECO,), has_fields=True),)), Demand.PERFORMANCE, id="fields and not eco"
+            Pod("p", required_terms=(Term((NOT_ECO,), (NAMED,)),)), Demand.PERFORMANCE, id="fields and not eco"
         ),
         pytest.param(
             affine((NOT_ECO,), annotations={WORKLOAD_CLASS: "standard"}),
@@ -135,12 +136,16 @@ requirements = st.builds(
     st.sampled_from(SelectorOperator),
     st.lists(st.sampled_from(["eco", "performance", "true", "false", "a"]), max_size=3).map(tuple),
 )
-terms = st.lists(st.builds(Term, st.lists(requirements, max_size=3).map(tuple), st.booleans()), min_size=1, max_size=3)
+terms = st.lists(
+    st.builds(Term, st.lists(requirements, max_size=3).map(tuple), st.sampled_from([(), (NAMED,)])),
+    min_size=1,
+    max_size=3,
+)
 
 
 @given(terms)
 def test_order_of_terms_and_expressions_does_not_matter(alternatives):
-    mirrored = tuple(Term(term.expressions[::-1], term.has_fields) for term in reversed(alternatives))
+    mirrored = tuple(Term(term.expressions[::-1], term.fields) for term in reversed(alternatives))
     assert classify(Pod("p", required_terms=tuple(alternatives))) is classify(Pod("p", required_terms=mirrored))
 
 
@@ -156,7 +161,7 @@ def test_swapping_the_profiles_swaps_the_demand(alternatives):
     swapped = tuple(
         Term(
             tuple(Requirement(r.key, r.operator, tuple(swap.get(v, v) for v in r.values)) for r in term.expressions),
-            term.has_fields,
+            term.fields,
         )
         for term in alternatives
     )

@@ -22,6 +22,7 @@ from joulie_api.errors import Forbidden, KubeError, NotFound
 from joulie_api.log_limit import LogLimit
 from joulie_api.reflector import Reflector
 from joulie_api.resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from joulie_api.wire.metadata import WireObject
 from joulie_core.pod import Pod, PodClaim
 from joulie_core.powerest.claims import (
     DEVICE_CLASS_GPUS,
@@ -102,17 +103,11 @@ class _Template(msgspec.Struct):
     spec: _TemplateSpec | None = None
 
 
-class _ClassMeta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    creation_timestamp: str = ""
-
-
 class _ClassSpec(msgspec.Struct, rename="camel"):
     extended_resource_name: str | None = None
 
 
-class _Class(msgspec.Struct):
-    metadata: _ClassMeta
+class _Class(WireObject):
     spec: _ClassSpec | None = None
 
 
@@ -168,7 +163,7 @@ def decode_device_class(raw: bytes) -> DeviceClass:
     """
     found = decode(_CLASSES.decode, raw, "DeviceClass")
     resource = found.spec.extended_resource_name if found.spec else None
-    return DeviceClass(found.metadata.name, found.metadata.creation_timestamp, resource)
+    return DeviceClass(found.metadata.name, found.metadata.creation_timestamp or "", resource)
 
 
 class Claims:

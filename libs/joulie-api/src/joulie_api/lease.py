@@ -32,6 +32,7 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    #: Required: a write without a version would replace the Lease of another holder.
     resource_version: str
 
 

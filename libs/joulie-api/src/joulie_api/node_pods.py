@@ -14,6 +14,7 @@ from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.resources import PODS
 from joulie_api.wire import decode_page
+from joulie_api.wire.metadata import WireController, controller_of
 from joulie_core.text import printable
 
 #: Field selector of the pods that have not ended.
@@ -30,16 +31,11 @@ _MOST_BYTES: Final = 16 << 20
 _MOST_NAME: Final = 63 + 1 + 253
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    controller: bool = False
-
-
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
     annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
+    owner_references: list[WireController] | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -81,7 +77,7 @@ def _lost(raw: bytes) -> str | None:
         meta = decode(_PODS.decode, raw, "Pod").metadata
     except DecodeError:
         return "a pod that cannot be read"
-    controller = next((each.kind for each in meta.owner_references or () if each.controller), "")
-    if ends_with_node(meta.annotations or {}, controller):
+    controller = controller_of(meta.owner_references)
+    if ends_with_node(meta.annotations or {}, controller.kind if controller else ""):
         return None
     return printable(f"{meta.namespace}/{meta.name}", _MOST_NAME)

@@ -13,7 +13,7 @@ Source: docs/results/cost-per-pod.md.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
+from joulie_api.wire.quantities import WireQuantities, WireRequests
 from joulie_core.demand import workload_class
 from joulie_core.labels import WORKLOAD_CLASS
 from joulie_core.powerest.pod_demand import PodDemand, other_extended_resources, pod_demand
@@ -35,13 +36,6 @@ _MAX_KEPT_BYTES: Final = 4096
 _MAX_CONTAINER_OBJECTS: Final = 100_000
 #: Objects and members of objects that a demand is computed of: 2 to 4 microseconds each. A container has about ten.
 MAX_DEMAND_PARTS: Final = 10_000
-
-#: As they are written.
-_Quantities: TypeAlias = dict[str, str | int | float]
-
-
-class _Resources(msgspec.Struct):
-    requests: _Quantities | None = None
 
 
 class _Annotations(msgspec.Struct, omit_defaults=True):
@@ -143,8 +137,8 @@ _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(PodFields)
 _CONTAINERS: Final = msgspec.json.Decoder(list[_Container] | None)
 _STATUSES: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
-_QUANTITIES: Final = msgspec.json.Decoder(_Quantities | None)
-_RESOURCES: Final = msgspec.json.Decoder(_Resources | None)
+_QUANTITIES: Final = msgspec.json.Decoder(WireQuantities | None)
+_RESOURCES: Final = msgspec.json.Decoder(WireRequests | None)
 T = TypeVar("T")
 
 
@@ -176,12 +170,12 @@ def _differ(containers: Iterable[_Container], states: Iterable[_ContainerStatus]
     )
 
 
-def _requests(resources: _Part) -> _Quantities:
+def _requests(resources: _Part) -> WireQuantities:
     found = None if resources is msgspec.UNSET else decode(_RESOURCES.decode, resources, "Pod")
     return found.requests or {} if found else {}
 
 
-def _quantities(part: _Part) -> _Quantities:
+def _quantities(part: _Part) -> WireQuantities:
     return {} if part is msgspec.UNSET else decode(_QUANTITIES.decode, part, "Pod") or {}
 
 

@@ -76,6 +76,6 @@ def _meets(pod: Pod, labels: Mapping[str, str | None]) -> bool:
 
 def _term_holds(term: Term, labels: Mapping[str, str | None]) -> bool:
     # Kubernetes: a term without any expression or field matches no node.
-    if not term.expressions and not term.has_fields:
+    if not term.expressions and not term.fields:
         return False
     return all(each.holds(labels[each.key]) for each in term.expressions if each.key in labels)

@@ -7,6 +7,7 @@ estimator take it. Quantities stay as they are written; `joulie_core.quantity` r
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from joulie_core.names import NodeName
 
@@ -54,16 +55,18 @@ class Requirement:
         return number > bound if self.operator is SelectorOperator.GT else number < bound
 
 
+#: The only field of a Node that Kubernetes knows in a node selector term.
+NAME_FIELD: Final = "metadata.name"
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One node selector term: all expressions must hold.
+    """One node selector term: all expressions and all fields must hold.
 
-    `has_fields`: the term also has matchFields, which never concern labels; `fields` are those that were read, for
-    decisions that know the names of nodes. Kubernetes knows the field `metadata.name` only.
+    `fields` never concern labels; they are for decisions that know the names of nodes.
     """
 
     expressions: tuple[Requirement, ...] = ()
-    has_fields: bool = False
     fields: tuple[Requirement, ...] = ()
 
 

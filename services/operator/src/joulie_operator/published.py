@@ -1,4 +1,9 @@
-"""Decoded forms of the objects that the operator publishes: what is needed to see whether others have changed them."""
+"""Decoded forms of the objects that the operator publishes: what is needed to see whether others have changed them.
+
+NodeTwins are not decoded by their model: each of them is read again whenever it was written, and the model takes twice
+as long. Nor are NodePowerProfiles, but for their spec: owner and conditions are also read where another release has
+written a spec that this one does not know.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,6 +12,7 @@ import msgspec
 import pydantic
 
 from joulie_api.decoding import decode
+from joulie_api.wire.metadata import WireOwner
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
 from joulie_core.plausible import reading_watts
@@ -51,13 +57,8 @@ class PublishedTwin:
     server_source: str = ""
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    uid: str = ""
-
-
 class _Meta(msgspec.Struct, rename="camel"):
-    owner_references: list[_Owner] | None = None
+    owner_references: list[WireOwner] | None = None
 
 
 class _TargetStatus(msgspec.Struct):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from joulie_api.errors import DecodeError
+from joulie_core.pod import Requirement, SelectorOperator, Term
 from joulie_operator.sleep.daemon_sets import meant_for, read_daemon_set
 
 
@@ -33,40 +34,27 @@ def test_a_daemon_set_that_its_controller_has_not_seen_rolls_out():
     assert read_daemon_set(wanted).rolling_out is True
 
 
-def pod(*terms):
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return json.dumps({"spec": {"affinity": {"nodeAffinity": required}}}).encode()
-
-
 def fields(key, *values):
-    return {"matchFields": [{"key": key, "operator": "In", "values": list(values)}]}
+    return Term(fields=(Requirement(key, SelectorOperator.IN, values),))
 
 
 @pytest.mark.parametrize(
     ("terms", "name"),
     [
         ((fields("metadata.name", "n3"),), "n3"),
-        (({"matchExpressions": []}, fields("metadata.name", "n3")), "n3"),
+        ((Term(), fields("metadata.name", "n3")), "n3"),
         ((fields("metadata.uid", "x"), fields("metadata.name", "n4", "n5")), "n4"),
         ((fields("metadata.name"), fields("metadata.name", "n6")), "n6"),
         ((fields("metadata.uid", "x"),), ""),
         ((), ""),
+        (None, ""),
     ],
 )
 def test_the_node_of_a_pod_is_the_one_that_its_affinity_names(terms, name):
-    assert meant_for(pod(*terms)) == name
-
-
-@pytest.mark.parametrize(
-    "body", ["{}", '{"spec": {}}', '{"spec": {"affinity": {}}}', '{"spec": {"affinity": {"nodeAffinity": {}}}}']
-)
-def test_a_pod_without_required_affinity_names_no_node(body):
-    assert meant_for(body.encode()) == ""
+    assert meant_for(terms) == name
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"[" * 5000])
-def test_what_is_no_object_is_refused(raw):
+def test_what_is_no_daemon_set_is_refused(raw):
     with pytest.raises(DecodeError, match=r"^not a DaemonSet: "):
         read_daemon_set(raw)
-    with pytest.raises(DecodeError, match=r"^not a Pod: "):
-        meant_for(raw)

@@ -43,7 +43,7 @@ def test_the_terms_of_a_volume_are_read_with_labels_and_fields():
     name = Requirement("metadata.name", SelectorOperator.IN, ("n1",))
     assert reaching({"matchExpressions": [EXPRESSION]}, {"matchFields": [FIELD]}, {}) == (
         Term((zone,)),
-        Term((), True, (name,)),
+        Term((), (name,)),
         Term(),
     )
     assert reaching() == (), "it is for no node"

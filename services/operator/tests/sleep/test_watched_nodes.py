@@ -6,8 +6,9 @@ import pytest
 from services.operator.tests.sleep.sleep_objects import MAINTENANCE, OWN_TAINT, seen_node
 
 from joulie_api.errors import DecodeError
+from joulie_api.wire.nodes import WireTaint
 from joulie_core.sleep.model import NodeTaint
-from joulie_operator.sleep.objects import WatchedTaint, read_node
+from joulie_operator.sleep.objects import read_node
 from joulie_testing.api import make_node
 
 
@@ -43,8 +44,8 @@ def test_the_state_that_the_nodes_condition_says_is_read():
 def test_taints_are_read_whole_as_they_are_written_back():
     taint = {"key": "team", "value": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     found = seen_node(taints=[taint, OWN_TAINT])
-    assert found.taints[0] == WatchedTaint("team", "NoExecute", "a", "2026-01-01T00:00:00Z")
-    assert found.taints[1] == WatchedTaint("joulie.io/asleep", "NoSchedule")
+    assert found.taints[0] == WireTaint("team", "NoExecute", "a", "2026-01-01T00:00:00Z")
+    assert found.taints[1] == WireTaint("joulie.io/asleep", "NoSchedule")
     assert found.cordoned is True
 
 
@@ -78,7 +79,7 @@ def test_a_node_that_says_nothing_has_no_taint_and_no_condition_and_is_of_no_kno
 
 
 def test_a_taint_without_key_and_effect_is_written_back_as_it_is():
-    assert seen_node(taints=[{}]).taints == (WatchedTaint("", ""),)
+    assert seen_node(taints=[{}]).taints == (WireTaint("", ""),)
 
 
 def test_a_condition_about_sleep_without_reason_and_message_says_nothing():

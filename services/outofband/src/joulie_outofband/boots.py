@@ -5,46 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
-from joulie_api.decoding import decode
+from joulie_api.wire.nodes import decode_node_state
 from joulie_core import labels
 from joulie_core.kinds.node_bmc import MOST_BOOTS, MOST_OF_BOOT_ID, BmcBoot
 from joulie_core.text import printable
 from joulie_core.timestamps import epoch_seconds
 
 _SHARE: Final = 0.95
-
-
-class _Condition(msgspec.Struct, rename="camel"):
-    type: str
-    status: str
-    last_transition_time: str | None = None
-
-
-class _NodeInfo(msgspec.Struct, rename="camel"):
-    boot_id: str = msgspec.field(default="", name="bootID")
-
-
-class _Taint(msgspec.Struct):
-    key: str = ""
-
-
-class _Spec(msgspec.Struct):
-    taints: list[_Taint] = msgspec.field(default_factory=list)
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    conditions: list[_Condition] = msgspec.field(default_factory=list)
-    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
-
-
-class _Node(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_NODES: Final = msgspec.json.Decoder(_Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +44,13 @@ def read_readiness(raw: bytes) -> NodeReadiness:
     Raises:
         DecodeError: not a Node.
     """
-    node = decode(_NODES.decode, raw, "Node")
-    status = node.status
-    ready = next((each for each in status.conditions if each.type == "Ready"), None)
+    node = decode_node_state(raw)
+    ready = node.report.find("Ready")
     return NodeReadiness(
         ready=ready is not None and ready.status == "True",
         since_s=epoch_seconds(ready.last_transition_time) if ready is not None else None,
-        boot_id=printable(status.node_info.boot_id, MOST_OF_BOOT_ID),
-        tainted=any(taint.key == labels.ASLEEP_TAINT for taint in node.spec.taints),
+        boot_id=printable(node.report.boot_id, MOST_OF_BOOT_ID),
+        tainted=any(taint.key == labels.ASLEEP_TAINT for taint in node.taints),
     )
 
 

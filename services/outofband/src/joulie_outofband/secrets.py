@@ -9,12 +9,10 @@ import ssl
 from base64 import b64decode
 from typing import Final
 
-import msgspec
-
 from joulie_api.client import KubeClient
-from joulie_api.decoding import decode
 from joulie_api.errors import KubeError
 from joulie_api.resources import SECRETS
+from joulie_api.wire.secrets import decode_secret
 from joulie_core.kinds import NodeBMCSpec
 from joulie_outofband.endpoint import Endpoint, is_approved, is_host_name
 from joulie_outofband.reasons import BmcError, BmcReason
@@ -27,13 +25,6 @@ _ADDRESSES: Final = "addresses"
 _CERTIFICATES: Final = "ca.crt"
 #: As the field of a kubeconfig.
 _SERVER_NAME: Final = "tls-server-name"
-
-
-class _Secret(msgspec.Struct):
-    data: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-_SECRETS: Final = msgspec.json.Decoder(_Secret)
 
 
 async def read_access(client: KubeClient, spec: NodeBMCSpec, endpoint: Endpoint, namespace: str) -> BmcAccess:
@@ -81,7 +72,7 @@ async def _approved_entries(
         raise BmcError(BmcReason.CREDENTIALS_MISSING, "spec.credentialsSecretRef is missing")
     name = spec.credentials_secret_ref.name
     try:
-        entries = decode(_SECRETS.decode, await client.get(SECRETS, name, namespace), "Secret").data
+        entries = decode_secret(await client.get(SECRETS, name, namespace))
     except KubeError as error:
         # Its text may quote the Secret.
         raise BmcError(BmcReason.CREDENTIALS_MISSING, f"Secret {name}: {type(error).__name__}") from error

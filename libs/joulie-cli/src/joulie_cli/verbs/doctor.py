@@ -13,7 +13,7 @@ import msgspec
 
 from joulie_api.errors import ApiError, NotFound
 from joulie_api.resources import CLUSTER_ROLES, NODE_BMCS, NODE_HARDWARES, NODE_TWINS, NODES, PODS, SERVICES
-from joulie_api.wire import WireMeta
+from joulie_api.wire.metadata import WireObject
 from joulie_cli import VERSION
 from joulie_cli.arguments import add_verb, cluster_options, format_option, selector_option
 from joulie_cli.cluster import ClusterReader, connect
@@ -31,7 +31,7 @@ from joulie_cli.verbs.doctor_nodes import NODE_CHECKS
 from joulie_cli.views import decode_namespaced_name, make_decoder
 from joulie_cli.views.bmcs import decode_bmc
 from joulie_cli.views.nodes import decode_marks
-from joulie_cli.views.pods import COMPONENT, EXTENDER_SELECTOR, SELECTOR, decode_service_pod
+from joulie_cli.views.pods import COMPONENT, EXTENDER_SELECTOR, SELECTOR, decode_command, decode_service_pod
 from joulie_core.labels import POWER_PROFILE
 
 _SCHEDULERS: Final = "component=kube-scheduler"
@@ -56,22 +56,8 @@ class _Rule(msgspec.Struct, rename="camel"):
     verbs: list[str] | None = None
 
 
-class _Role(msgspec.Struct):
-    metadata: WireMeta
+class _Role(WireObject):
     rules: list[_Rule] | None = None
-
-
-class _Container(msgspec.Struct):
-    command: list[str] | None = None
-    args: list[str] | None = None
-
-
-class _Spec(msgspec.Struct):
-    containers: list[_Container] | None = None
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec | None = None
 
 
 def _role(wire: _Role) -> tuple[str, Sequence[RoleRule]]:
@@ -82,19 +68,10 @@ def _role(wire: _Role) -> tuple[str, Sequence[RoleRule]]:
     return (wire.metadata.labels or {}).get(COMPONENT, ""), rules
 
 
-def _command(wire: _Pod) -> Sequence[str]:
-    return [
-        part
-        for container in (wire.spec.containers if wire.spec else None) or ()
-        for part in (*(container.command or ()), *(container.args or ()))
-    ]
-
-
 _decode_names: Final = make_decoder(
     _Discovery, "list of kinds", lambda wire: frozenset(each.name for each in wire.resources or ())
 )
 _decode_role: Final = make_decoder(_Role, "ClusterRole", _role)
-_decode_command: Final = make_decoder(_Pod, "Pod", _command)
 
 
 def add_parser(verbs: Any) -> None:
@@ -135,7 +112,7 @@ async def _observe(cluster: ClusterReader, selector: str) -> Observations:
     pods, roles, schedulers, bmcs, requests = await asyncio.gather(
         cluster.read_permitted(PODS, decode_service_pod, label_selector=SELECTOR),
         cluster.read_permitted(CLUSTER_ROLES, _decode_role, label_selector=SELECTOR),
-        cluster.read_permitted(PODS, _decode_command, "kube-system", label_selector=_SCHEDULERS),
+        cluster.read_permitted(PODS, decode_command, "kube-system", label_selector=_SCHEDULERS),
         cluster.read_permitted(NODE_BMCS, decode_bmc),
         _filter_requests(cluster),
     )

@@ -1,6 +1,7 @@
 """Views: the parts of objects that are shown, and their decoding; other fields are skipped. No I/O.
 
-Absent fields are None. Words of resources stay as they are written, so that values of a newer release are shown too.
+Absent fields are None. Words of resources stay as they are written, so that values of a newer release are shown too:
+the models of `joulie_core.kinds` would refuse an object with a value that this release does not know.
 Figures that the services do not use as such, as a cap of 0 W, are None.
 """
 
@@ -10,27 +11,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from joulie_api.decoding import decode
-from joulie_api.wire import WireMeta
+from joulie_api.wire.metadata import WireObject
 
 W = TypeVar("W")
 T = TypeVar("T")
 Raw = bytes | msgspec.Raw
-
-
-class ObjectWire(msgspec.Struct):
-    """Any object of which the metadata are enough."""
-
-    metadata: WireMeta
-
-
-class ConditionWire(msgspec.Struct, rename="camel"):
-    """A condition of any object."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
 
 
 def make_decoder(wire: type[W], what: str, convert: Callable[[W], T]) -> Callable[[Raw], T]:
@@ -51,5 +36,5 @@ def make_decoder(wire: type[W], what: str, convert: Callable[[W], T]) -> Callabl
 
 #: Namespace and name of any object.
 decode_namespaced_name: Final = make_decoder(
-    ObjectWire, "object", lambda wire: (wire.metadata.namespace, wire.metadata.name)
+    WireObject, "object", lambda wire: (wire.metadata.namespace, wire.metadata.name)
 )

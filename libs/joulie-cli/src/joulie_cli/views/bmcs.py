@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.wire import WireMeta
-from joulie_cli.views import ConditionWire, make_decoder
+from joulie_api.wire.metadata import WireConditions, WireObject
+from joulie_cli.views import make_decoder
 from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S
 from joulie_core.plausible import plausible_value, reading_watts
 from joulie_core.timestamps import epoch_seconds
@@ -17,16 +17,14 @@ class _Spec(msgspec.Struct):
     cap: dict[str, Any] | None = None
 
 
-class _Status(msgspec.Struct, rename="camel"):
-    conditions: list[ConditionWire] | None = None
+class _Status(WireConditions, rename="camel"):
     power_state: str | None = None
     power_watts: float | None = None
     sampled_at: str | None = None
     interval_seconds: float | None = None
 
 
-class _Bmc(msgspec.Struct):
-    metadata: WireMeta
+class _Bmc(WireObject):
     spec: _Spec | None = None
     status: _Status | None = None
 

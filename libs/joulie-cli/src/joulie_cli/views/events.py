@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.wire import WireMeta
+from joulie_api.wire.metadata import WireObject
 from joulie_cli.views import make_decoder
 from joulie_core.timestamps import epoch_seconds
 
@@ -22,8 +22,7 @@ class _Series(msgspec.Struct, rename="camel"):
     last_observed_time: str | None = None
 
 
-class _Event(msgspec.Struct, rename="camel"):
-    metadata: WireMeta
+class _Event(WireObject, rename="camel"):
     involved_object: _Involved | None = None
     type: str = ""
     reason: str = ""

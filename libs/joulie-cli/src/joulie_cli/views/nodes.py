@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.wire import WireMeta
-from joulie_cli.views import ConditionWire, ObjectWire, make_decoder
+from joulie_api.wire.metadata import WireConditions, WireObject
+from joulie_cli.views import make_decoder
 from joulie_core import labels as keys
 from joulie_core.plausible import plausible_value
 from joulie_core.timestamps import epoch_seconds
@@ -24,14 +24,9 @@ class _TargetSpec(msgspec.Struct):
     draining: bool = False
 
 
-class _Conditions(msgspec.Struct):
-    conditions: list[ConditionWire] | None = None
-
-
-class _Target(msgspec.Struct):
-    metadata: WireMeta
+class _Target(WireObject):
     spec: _TargetSpec | None = None
-    status: _Conditions | None = None
+    status: WireConditions | None = None
 
 
 class _Power(msgspec.Struct):
@@ -59,8 +54,7 @@ class _TwinStatus(msgspec.Struct, rename="camel"):
     last_updated: str | None = None
 
 
-class _Twin(msgspec.Struct):
-    metadata: WireMeta
+class _Twin(WireObject):
     status: _TwinStatus | None = None
 
 
@@ -83,8 +77,7 @@ class _ReportStatus(msgspec.Struct):
     control: _Controls | None = None
 
 
-class _Report(msgspec.Struct):
-    metadata: WireMeta
+class _Report(WireObject):
     status: _ReportStatus | None = None
 
 
@@ -203,14 +196,14 @@ class ReportView:
     gpu: ControlView | None = None
 
 
-def _marks(wire: ObjectWire) -> NodeMarks:
+def _marks(wire: WireObject) -> NodeMarks:
     return NodeMarks(wire.metadata.name, wire.metadata.labels or {})
 
 
 def _target(wire: _Target) -> TargetView:
     spec = wire.spec or _TargetSpec()
-    found = {each.type: each for each in (wire.status.conditions if wire.status else None) or ()}
-    planned, enforced = found.get("Planned"), found.get("Enforced")
+    status = wire.status or WireConditions()
+    planned, enforced = status.find("Planned"), status.find("Enforced")
     return TargetView(
         name=wire.metadata.name,
         profile=spec.profile,
@@ -256,7 +249,7 @@ def _report(wire: _Report) -> ReportView:
     return ReportView(wire.metadata.name, _control(controls.cpu), _control(controls.gpu))
 
 
-decode_marks: Final = make_decoder(ObjectWire, "Node", _marks)
+decode_marks: Final = make_decoder(WireObject, "Node", _marks)
 decode_target: Final = make_decoder(_Target, "NodePowerProfile", _target)
 decode_twin: Final = make_decoder(_Twin, "NodeTwin", _twin)
 decode_report: Final = make_decoder(_Report, "TelemetryProfile", _report)

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.wire import WireMeta
-from joulie_cli.views import ConditionWire, make_decoder
+from joulie_api.wire.metadata import WireConditions, WireController, WireMeta
+from joulie_cli.views import make_decoder
 
 #: Label selector of all pods of Joulie.
 SELECTOR: Final = "app.kubernetes.io/name=joulie"
@@ -19,17 +19,15 @@ _DIGEST: Final = "@"
 _MAIN: Final = {"agent": "controller"}
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-
-
 class _Meta(WireMeta):
-    owner_references: list[_Owner] | None = None
+    owner_references: list[WireController] | None = None
 
 
 class _Container(msgspec.Struct):
     name: str = ""
     image: str = ""
+    command: list[str] | None = None
+    args: list[str] | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -37,15 +35,10 @@ class _Spec(msgspec.Struct, rename="camel"):
     containers: list[_Container] | None = None
 
 
-class _Status(msgspec.Struct):
-    phase: str = ""
-    conditions: list[ConditionWire] | None = None
-
-
 class _Pod(msgspec.Struct):
     metadata: _Meta
     spec: _Spec | None = None
-    status: _Status | None = None
+    status: WireConditions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +67,23 @@ class ServiceHealth:
 
 
 def _service_pod(wire: _Pod) -> ServicePod:
-    meta, spec, status = wire.metadata, wire.spec or _Spec(), wire.status or _Status()
+    meta, spec, status = wire.metadata, wire.spec or _Spec(), wire.status or WireConditions()
     component = (meta.labels or {}).get(COMPONENT, "")
-    conditions = {each.type: each.status for each in status.conditions or ()}
     owners = meta.owner_references or []
     return ServicePod(
         name=meta.name,
         namespace=meta.namespace,
         component=component,
         node=spec.node_name,
-        ready=conditions.get("Ready") == "True" and meta.deletion_timestamp is None,
+        ready=status.holds("Ready") is True and meta.deletion_timestamp is None,
         version=_version(spec.containers or (), _MAIN.get(component, component)),
         owner=owners[0].kind if owners else "",
     )
+
+
+def _command(wire: _Pod) -> Sequence[str]:
+    containers = (wire.spec.containers if wire.spec else None) or ()
+    return [part for each in containers for part in (*(each.command or ()), *(each.args or ()))]
 
 
 def health(pods: Iterable[ServicePod], component: str) -> ServiceHealth:
@@ -101,6 +98,8 @@ def health(pods: Iterable[ServicePod], component: str) -> ServiceHealth:
 
 
 decode_service_pod: Final = make_decoder(_Pod, "Pod", _service_pod)
+#: Commands and arguments of all containers of a pod.
+decode_command: Final = make_decoder(_Pod, "Pod", _command)
 
 
 def _version(containers: Sequence[_Container], name: str) -> str:

@@ -8,8 +8,8 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
-from joulie_api.wire import WireMeta
-from joulie_cli.views import ConditionWire, make_decoder
+from joulie_api.wire.metadata import WireConditions, WireObject
+from joulie_cli.views import make_decoder
 from joulie_core import labels as keys
 from joulie_core.plausible import MOST_WATTS
 from joulie_core.sleep_state import GOING_TO_SLEEP, SWITCHED_OFF, SleepState, labels_of
@@ -47,13 +47,8 @@ class _Record(msgspec.Struct, rename="camel"):
     idle_measured: bool = False
 
 
-class _Status(msgspec.Struct):
-    conditions: list[ConditionWire] | None = None
-
-
-class _Node(msgspec.Struct):
-    metadata: WireMeta
-    status: _Status | None = None
+class _Node(WireObject):
+    status: WireConditions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +98,7 @@ def _sleeper(node: _Node) -> Sleeper:
     meta = node.metadata
     state = (meta.labels or {}).get(keys.SLEEP_STATE, AWAKE)
     until_s = epoch_seconds((meta.annotations or {}).get(keys.AWAKE_UNTIL))
-    conditions = (node.status.conditions if node.status else None) or ()
-    found = next((each for each in conditions if each.type == _CONDITION), None)
+    found = node.status.find(_CONDITION) if node.status else None
     # The condition is written after the label.
     if found is None or found.reason.lower() != state.replace("-", ""):
         return Sleeper(meta.name, state, until_s=until_s)

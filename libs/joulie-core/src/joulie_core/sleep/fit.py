@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from joulie_core.names import NodeName
-from joulie_core.pod import SelectorOperator, Term
+from joulie_core.pod import NAME_FIELD, SelectorOperator, Term
 from joulie_core.sleep.model import NodeTaint, SleepNode, SleepPod
 
 #: Effect of a taint that keeps no pod away.
@@ -22,8 +22,6 @@ _PREFER: Final = "PreferNoSchedule"
 MAX_LOOKS: Final = 100_000
 #: Stands for the name of a node where it is looked up like a label; no label has such a key.
 _NODE_NAME: Final = "\0name"
-#: Field of a Node in `Term.fields`.
-_NAME_FIELD: Final = "metadata.name"
 #: A share of an amount by which sums of requests may differ from what a node has, since they are rounded.
 _ROUNDING: Final = 1e-9
 
@@ -226,7 +224,7 @@ def _equalities(pod: SleepPod) -> Iterable[tuple[str, Sequence[str]]]:
             if each.operator is SelectorOperator.IN:
                 yield each.key, tuple(dict.fromkeys(each.values))
         for each in term.fields:
-            if each.key == _NAME_FIELD and each.operator is SelectorOperator.IN:
+            if each.key == NAME_FIELD and each.operator is SelectorOperator.IN:
                 yield _NODE_NAME, tuple(dict.fromkeys(each.values))
 
 
@@ -270,8 +268,8 @@ def _tolerated(taint: NodeTaint, pod: SleepPod) -> bool:
 
 def _term_holds(term: Term, node: SleepNode) -> bool:
     # Kubernetes: a term without any expression or field matches no node.
-    if not term.expressions and not term.has_fields:
+    if not term.expressions and not term.fields:
         return False
     return all(each.holds(node.labels.get(each.key)) for each in term.expressions) and all(
-        each.holds(node.name if each.key == _NAME_FIELD else None) for each in term.fields
+        each.holds(node.name if each.key == NAME_FIELD else None) for each in term.fields
     )

@@ -176,6 +176,10 @@ class RunRecord:
             for workload in WorkloadClass
         }
 
+    def tracks(self, workload_class: WorkloadClass) -> list[PodTrack]:
+        """Return the pods of one class."""
+        return [track for track in self.pods.values() if track.workload_class is workload_class]
+
     @property
     def unfinished(self) -> int:
         """Number of pods created and not finished."""

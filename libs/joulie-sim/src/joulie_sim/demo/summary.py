@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import PodTrack, RunRecord
 from joulie_sim.demo.without_joulie import DemoComparison
 from joulie_sim.energy import JOULES_PER_KWH
+from joulie_sim.pod_figures import WaitFigures, mean
 
 _THROUGHPUT_WINDOW_S: Final = 5.0
 
@@ -21,17 +20,15 @@ class ClassSummary:
     """Pods of one workload class. A mean is None if there are no values."""
 
     created: int
-    bound: int
     finished: int
-    mean_wait_s: float | None
-    p95_wait_s: float | None
+    waits: WaitFigures
     mean_slowdown: float | None
     #: Placed pods by the class of their node then; a node in transition counts as the class that suits the pod.
     placed_on: Mapping[SchedulableClass, int]
 
     def placed_share(self, node_class: SchedulableClass) -> float | None:
         """Return the share of the placed pods on nodes of one class; None before the first."""
-        return self.placed_on.get(node_class, 0) / self.bound if self.bound else None
+        return self.placed_on.get(node_class, 0) / self.waits.bound if self.waits.bound else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +61,7 @@ def summarize(
     """Return the summary of a run; `slowdowns` are the exact ones of the simulator, used where given."""
     watts = [sample.watts for sample in record.samples]
     classes = {
-        workload: _summarize_class(
-            workload,
-            [track for track in record.pods.values() if track.workload_class is workload],
-            (slowdowns or {}).get(workload),
-        )
+        workload: _summarize_class(workload, record.tracks(workload), (slowdowns or {}).get(workload))
         for workload in WorkloadClass
     }
     return Summary(
@@ -76,7 +69,7 @@ def summarize(
         nodes=len(record.classes),
         classes=classes,
         energy_kwh={node_class: joules / JOULES_PER_KWH for node_class, joules in energy_joules.items()},
-        mean_watts=_mean(watts),
+        mean_watts=mean(watts),
         peak_watts=max(watts, default=None),
         transitions=record.transition_count,
         peak_pods_per_s=peak_rate([track.bound_s for track in record.pods.values() if track.bound_s is not None]),
@@ -95,11 +88,6 @@ def peak_rate(moments_s: Sequence[float], window_s: float = _THROUGHPUT_WINDOW_S
     return most / window_s
 
 
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the smallest value that `share` of all values do not exceed; None without values."""
-    return float(np.quantile(values, share, method="inverted_cdf")) if values else None
-
-
 def as_json(summary: Summary) -> dict[str, Any]:
     """Return the summary as JSON values."""
     return {
@@ -115,10 +103,10 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "pods": {
             workload.value: {
                 "created": found.created,
-                "bound": found.bound,
+                "bound": found.waits.bound,
                 "finished": found.finished,
-                "meanWaitSeconds": found.mean_wait_s,
-                "p95WaitSeconds": found.p95_wait_s,
+                "meanWaitSeconds": found.waits.mean_s,
+                "p95WaitSeconds": found.waits.p95_s,
                 "meanSlowdown": found.mean_slowdown,
                 "placedOn": {node_class.value: count for node_class, count in found.placed_on.items()},
             }
@@ -144,15 +132,12 @@ def _comparison_json(found: DemoComparison) -> dict[str, Any]:
 
 
 def _summarize_class(workload: WorkloadClass, tracks: Sequence[PodTrack], slowdown: float | None) -> ClassSummary:
-    waits = [track.wait_s for track in tracks if track.wait_s is not None]
     seen = [track.slowdown for track in tracks if track.slowdown is not None]
     return ClassSummary(
         created=len(tracks),
-        bound=len(waits),
         finished=sum(track.finished_s is not None for track in tracks),
-        mean_wait_s=_mean(waits),
-        p95_wait_s=percentile(waits, 0.95),
-        mean_slowdown=slowdown if slowdown is not None else _mean(seen),
+        waits=WaitFigures.of(track.wait_s for track in tracks),
+        mean_slowdown=slowdown if slowdown is not None else mean(seen),
         placed_on=Counter(_placement(workload, track) for track in tracks if track.placed_on),
     )
 
@@ -160,7 +145,3 @@ def _summarize_class(workload: WorkloadClass, tracks: Sequence[PodTrack], slowdo
 def _placement(workload: WorkloadClass, track: PodTrack) -> SchedulableClass:
     suits = SchedulableClass.PERFORMANCE if workload is WorkloadClass.PERFORMANCE else SchedulableClass.ECO
     return suits if suits in track.placed_on else min(track.placed_on)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -12,6 +12,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import ClassSample, RunRecord, Sample
 from joulie_sim.demo.summary import ClassSummary, Summary
 from joulie_sim.demo.without_joulie import DemoComparison
+from joulie_sim.pod_figures import WaitFigures
 from joulie_sim.tables import TextTable
 
 _STYLES: Final = {
@@ -84,14 +85,10 @@ def _present(sample: Sample) -> list[tuple[SchedulableClass, ClassSample]]:
 def _pods(record: RunRecord, sample: Sample) -> Table:
     rows = []
     for workload, found in sample.pods.items():
-        waits = [
-            track.wait_s
-            for track in record.pods.values()
-            if track.workload_class is workload and track.wait_s is not None
-        ]
+        waits = WaitFigures.of(track.wait_s for track in record.tracks(workload))
         counts = (found.pending, found.running, found.finished)
         done = f"{100 * found.finished / sum(counts):.0f} % done" if sum(counts) else "-"
-        rows.append((workload.value, *map(str, counts), f"{sum(waits) / len(waits):.2f} s" if waits else "-", done))
+        rows.append((workload.value, *map(str, counts), _number(waits.mean_s, "s"), done))
     header = ("class", "pending", "running", "done", "mean wait", "of the workload")
     return TextTable(header, rows, "pods by class").rich()
 
@@ -116,10 +113,10 @@ def _transitions(record: RunRecord) -> Table:
 def _summary_pods(summary: Summary) -> Table:
     figures: tuple[tuple[str, Callable[[ClassSummary], str]], ...] = (
         ("created", lambda found: str(found.created)),
-        ("scheduled", lambda found: str(found.bound)),
+        ("scheduled", lambda found: str(found.waits.bound)),
         ("completed", lambda found: str(found.finished)),
-        ("mean wait for a node", lambda found: _number(found.mean_wait_s, "s")),
-        ("95th percentile of the wait", lambda found: _number(found.p95_wait_s, "s")),
+        ("mean wait for a node", lambda found: _number(found.waits.mean_s, "s")),
+        ("95th percentile of the wait", lambda found: _number(found.waits.p95_s, "s")),
         ("mean slowdown", lambda found: _number(found.mean_slowdown, "x")),
         ("placed on performance nodes", lambda found: _placed(found, SchedulableClass.PERFORMANCE)),
         ("placed on eco nodes", lambda found: _placed(found, SchedulableClass.ECO)),

@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 
 from joulie_core.demand import WorkloadClass
-from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until
+from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until, per_core_second
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.records import MINUTE_S, MeasuredWindow, SimulationResult
-from joulie_sim.pod_figures import slowdown, stretch
+from joulie_sim.pod_figures import slowdown, stretch, wait
 
 _MILLI: Final = 1000.0
 _POOLS: Final = ("cpu", "gpu")
@@ -197,8 +197,8 @@ def summarize(
         work_gpu_hours=gpu_s / SECONDS_PER_HOUR,
         cores_held=_share((jobs.cpu_milli * measured.held_s).sum(), machines.allocatable[0].sum() * measured.length_s),
         gpus_held=_share((jobs.gpus * measured.held_s).sum(), machines.gpus.sum() * measured.length_s),
-        joules_per_core_second=measured.it_joules / core_s if core_s else 0.0,
-        facility_joules_per_core_second=measured.facility_joules / core_s if core_s else 0.0,
+        joules_per_core_second=per_core_second(measured.it_joules, core_s),
+        facility_joules_per_core_second=per_core_second(measured.facility_joules, core_s),
         transitions=result.transitions,
         power_cycles=measured.power_cycles,
         unrated=machines.unrated,
@@ -247,7 +247,7 @@ def _group(jobs: Jobs, measured: _Measured, members: Bools, workload_class: Work
         stretch_p50=_percentile(stretches, 50),
         stretch_p95=_percentile(stretches, 95),
         stretch_p99=_percentile(stretches, 99),
-        wait_p99_s=_percentile(measured.started_s[finished] - jobs.arrives_s[finished], 99),
+        wait_p99_s=_percentile(wait(jobs.arrives_s[finished], measured.started_s[finished]), 99),
         slowdown_mean=_mean(slowdown(measured.started_s[finished], *times)),
     )
 

@@ -12,6 +12,7 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.wire import decode_pod
+from joulie_api.wire.metadata import WireConditions, WireController, controller_of
 from joulie_core.demand import WorkloadClass, workload_class
 from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
@@ -45,14 +46,9 @@ class PodFacts:
     finished_s: float | None
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    controller: bool = False
-
-
 class _Meta(msgspec.Struct, rename="camel"):
     creation_timestamp: str | None = None
-    owner_references: list[_Owner] | None = None
+    owner_references: list[WireController] | None = None
 
 
 class _Run(msgspec.Struct, rename="camel"):
@@ -70,14 +66,7 @@ class _ContainerStatus(msgspec.Struct, rename="camel"):
     last_state: _State | None = None
 
 
-class _Condition(msgspec.Struct, rename="camel"):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    conditions: list[_Condition] | None = None
+class _Status(WireConditions, rename="camel"):
     container_statuses: list[_ContainerStatus] | None = None
 
 
@@ -98,12 +87,13 @@ def decode_pod_facts(raw: bytes) -> PodFacts:
     """
     pod = decode_pod(raw)
     wire = decode(_PODS.decode, raw, "Pod")
-    status = wire.status or _Status()
+    status, controller = wire.status or _Status(), controller_of(wire.metadata.owner_references)
+    bound = status.find("PodScheduled")
     gpus, resource = _gpus(pod)
     return PodFacts(
         uid=pod.uid,
         key=pod.key,
-        owner=sys.intern(next((each.kind for each in wire.metadata.owner_references or () if each.controller), "")),
+        owner=sys.intern(controller.kind if controller else ""),
         workload_class=workload_class(pod),
         cpu_milli=math.ceil(_MILLI * requested(pod, "cpu")),
         memory_mib=math.ceil(requested(pod, "memory") / _MIB),
@@ -114,7 +104,7 @@ def decode_pod_facts(raw: bytes) -> PodFacts:
         node=None if pod.node_name is None else sys.intern(pod.node_name),
         terminal=not pod.active,
         created_s=epoch_seconds(wire.metadata.creation_timestamp),
-        bound_s=_bound_s(status),
+        bound_s=epoch_seconds(bound.last_transition_time) if bound and bound.status == "True" else None,
         started_s=min(_times(status, started=True), default=None),
         finished_s=None if pod.active else max(_times(status, started=False), default=None),
     )
@@ -125,13 +115,6 @@ def _gpus(pod: Pod) -> tuple[int, str]:
     counts = [(math.ceil(requested(pod, name)), name) for name in gpu_resources(pod)]
     count, name = max(counts, default=(0, ""))
     return count, sys.intern(name) if count else ""
-
-
-def _bound_s(status: _Status) -> float | None:
-    for condition in status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "True":
-            return epoch_seconds(condition.last_transition_time)
-    return None
 
 
 def _times(status: _Status, *, started: bool) -> list[float]:

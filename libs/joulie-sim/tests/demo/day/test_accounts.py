@@ -10,7 +10,6 @@ from joulie_sim.demo.day.accounts import (
     mean_over,
     power_of,
     sampling_error_pct,
-    wait_figures,
     waits_for_sleep_s,
 )
 from joulie_sim.demo.record import PodTrack
@@ -95,9 +94,3 @@ def test_only_what_a_pod_waits_longer_than_without_sleep_is_because_of_sleep():
     asleep = {"a": waited(400.0), "b": waited(10.0), "c": waited(None), "d": waited(5.0)}
     awake = {"a": waited(100.0), "b": waited(50.0), "c": waited(1.0)}
     assert waits_for_sleep_s(asleep, awake) == {"a": 300.0, "b": 0.0}
-
-
-def test_wait_figures_leave_out_pods_without_a_node():
-    waits = {str(number): waited(float(number)) for number in range(1, 101)} | {"never": waited(None)}
-    assert wait_figures(waits) == (50.0, 95.0, 99.0, 100.0)
-    assert wait_figures({}) == (None, None, None, None)

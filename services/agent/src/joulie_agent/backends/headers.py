@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from joulie_api.client import KubeClient
-from joulie_api.decoding import decode
 from joulie_api.errors import KubeError
 from joulie_api.resources import SECRETS
+from joulie_api.wire.secrets import decode_secret
 
 #: Credentials are rotated by hand or by the hour; a minute is soon enough and spares the API server.
 TTL_S: Final = 60.0
@@ -27,13 +25,6 @@ class BadSecret:
     """Reason why a Secret yields no headers."""
 
     message: str
-
-
-class _Secret(msgspec.Struct):
-    data: dict[str, str] | None = None
-
-
-_SECRET: Final = msgspec.json.Decoder(_Secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +55,7 @@ class SecretHeaders:
         where = f"Secret {self._namespace}/{name}"
         try:
             raw = await self._client.get(SECRETS, name, self._namespace)
-            data = decode(_SECRET.decode, raw, "Secret").data or {}
+            data = decode_secret(raw)
             # A trailing newline is what `echo` leaves in a file; within a value it would start a second header.
             headers = {key: base64.b64decode(value, validate=True).decode().strip() for key, value in data.items()}
         except KubeError as error:

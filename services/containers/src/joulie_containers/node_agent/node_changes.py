@@ -13,6 +13,8 @@ from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
 from joulie_api.errors import Conflict, KubeError
 from joulie_api.resources import NODES
+from joulie_api.wire.metadata import WireObject
+from joulie_api.wire.quantities import WireQuantities, quantities
 from joulie_containers.node_agent.node_metadata import (
     annotation_problems,
     capacity_problems,
@@ -29,22 +31,15 @@ _TAINT_ATTEMPTS: Final = 10
 _Taints = list[dict[str, Any]]
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
 class _Spec(msgspec.Struct):
     taints: _Taints | None = None
 
 
 class _Status(msgspec.Struct):
-    capacity: dict[str, str | int | float] | None = None
+    capacity: WireQuantities | None = None
 
 
-class _RawNode(msgspec.Struct):
-    metadata: _Metadata
+class _RawNode(WireObject):
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
@@ -93,7 +88,7 @@ class NodeChanges:
                 pb.Taint(key=each.get("key", ""), value=each.get("value", ""), effect=each.get("effect", ""))
                 for each in node.spec.taints or ()
             ],
-            capacity={name: str(amount) for name, amount in (node.status.capacity or {}).items()},
+            capacity=quantities(node.status.capacity),
         )
 
     async def update_labels(self, request: pb.MapUpdate) -> pb.Nothing:

@@ -8,7 +8,7 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.resources import BALLOONS_POLICIES, TEMPLATE_POLICIES, TOPOLOGY_AWARE_POLICIES, Resource
-from joulie_api.wire import WireMeta
+from joulie_api.wire.metadata import WireObject
 from joulie_core.kinds.base import API_VERSION
 
 POLICY_RESOURCES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES)
@@ -53,17 +53,16 @@ class NodeObject:
         return msgspec.json.encode(document).decode()
 
 
-class _WireStatus(msgspec.Struct):
+class _Status(msgspec.Struct):
     nodes: dict[str, msgspec.Raw] | None = None
 
 
-class _WireObject(msgspec.Struct):
-    metadata: WireMeta
+class _PolicyObject(WireObject):
     spec: dict[str, Any] | None = None
-    status: _WireStatus | None = None
+    status: _Status | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(_WireObject)
+_DECODER: Final = msgspec.json.Decoder(_PolicyObject)
 _ENTRY: Final = msgspec.json.Decoder(dict[str, Any])
 
 

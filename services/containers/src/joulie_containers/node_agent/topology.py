@@ -12,6 +12,7 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.owners import owned_by
+from joulie_api.wire.metadata import WireObject
 from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_core.containers.idset import Cpus
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
@@ -34,16 +35,8 @@ class _Manifest(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-class _Metadata(msgspec.Struct):
-    labels: dict[str, str] | None = None
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
 _MANIFESTS: Final = msgspec.json.Decoder(_Manifest)
-_OBJECTS: Final = msgspec.json.Decoder(_Object)
+_OBJECTS: Final = msgspec.json.Decoder(WireObject)
 
 
 def topology_body(node: Node, status: pb.ManagerStatus) -> dict[str, Any] | None:

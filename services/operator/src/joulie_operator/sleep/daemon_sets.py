@@ -1,11 +1,14 @@
 """DaemonSets as the decision about sleep reads them, and their pods: whether they wait for a node."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from joulie_api.decoding import decode
+from joulie_api.wire.metadata import WireObject
+from joulie_core.pod import NAME_FIELD, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,41 +16,6 @@ class WatchedDaemonSet:
     """A DaemonSet, as far as its roll-out is concerned."""
 
     rolling_out: bool
-
-
-class _Field(msgspec.Struct):
-    key: str = ""
-    values: list[str] | None = None
-
-
-class _FieldTerm(msgspec.Struct, rename="camel"):
-    match_fields: list[_Field] | None = None
-
-
-class _RequiredNodes(msgspec.Struct, rename="camel"):
-    node_selector_terms: list[_FieldTerm] | None = None
-
-
-class _NodeAffinity(msgspec.Struct):
-    required: _RequiredNodes | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class _Affinity(msgspec.Struct, rename="camel"):
-    node_affinity: _NodeAffinity | None = None
-
-
-class _PinnedSpec(msgspec.Struct):
-    affinity: _Affinity | None = None
-
-
-class _PinnedPod(msgspec.Struct):
-    """A pod that names its node, as those of DaemonSets do."""
-
-    spec: _PinnedSpec | None = None
-
-
-class _DaemonMeta(msgspec.Struct):
-    generation: int = 0
 
 
 class _Strategy(msgspec.Struct):
@@ -64,13 +32,11 @@ class _DaemonStatus(msgspec.Struct, rename="camel"):
     updated_number_scheduled: int = 0
 
 
-class _DaemonSet(msgspec.Struct):
-    metadata: _DaemonMeta
+class _DaemonSet(WireObject):
     spec: _DaemonSpec | None = None
     status: _DaemonStatus | None = None
 
 
-_PINNED: Final = msgspec.json.Decoder(_PinnedPod)
 _DAEMON_SETS: Final = msgspec.json.Decoder(_DaemonSet)
 
 
@@ -90,14 +56,7 @@ def read_daemon_set(raw: bytes) -> WatchedDaemonSet:
     return WatchedDaemonSet(behind and (strategy is None or strategy.type != "OnDelete"))
 
 
-def meant_for(raw: bytes) -> str:
-    """Return the node that a pod of a DaemonSet names; empty where none is found.
-
-    Raises:
-        DecodeError: not a pod.
-    """
-    spec = decode(_PINNED.decode, raw, "Pod").spec
-    affinity = spec.affinity.node_affinity if spec and spec.affinity else None
-    terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
-    fields = (field for term in terms for field in term.match_fields or () if field.key == "metadata.name")
+def meant_for(terms: Iterable[Term] | None) -> str:
+    """Return the node that a pod of a DaemonSet names in its required node affinity; empty where none is found."""
+    fields = (field for term in terms or () for field in term.fields if field.key == NAME_FIELD)
     return next((field.values[0] for field in fields if field.values), "")

@@ -17,6 +17,9 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.node_pods import ends_with_node
 from joulie_api.wire import decode_node, decode_pod
+from joulie_api.wire.metadata import WireConditions, WireOwner, controller_of
+from joulie_api.wire.nodes import WireTaint, decode_node_state
+from joulie_api.wire.pods import WirePorts
 from joulie_core import labels
 from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
 from joulie_core.node import Node
@@ -72,21 +75,11 @@ class PodRole(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTaint:
-    """A taint as it is written back."""
-
-    key: str
-    effect: str
-    value: str | None = None
-    time_added: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class WatchedNode:
     """A Node."""
 
     node: Node
-    taints: tuple[WatchedTaint, ...]
+    taints: tuple[WireTaint, ...]
     #: Whether the condition Ready is True; False also while the kubelet is silent. None without the condition.
     ready: bool | None
     #: Reason and message of the condition about sleep; empty without it.
@@ -150,70 +143,18 @@ class WatchedPod:
         return self.node is None and self.unschedulable and not self.ending
 
 
-class _Taint(msgspec.Struct, rename="camel"):
-    key: str = ""
-    effect: str = ""
-    value: str | None = None
-    time_added: str | None = None
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class _NodeInfo(msgspec.Struct):
-    boot_id: str = msgspec.field(default="", name="bootID")
-
-
-class _PodCondition(msgspec.Struct, rename="camel"):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-
-
-class _NodeSpec(msgspec.Struct):
-    taints: list[_Taint] | None = None
-
-
-class _NodeStatus(msgspec.Struct, rename="camel"):
-    conditions: list[_Condition] | None = None
-    node_info: _NodeInfo | None = None
-
-
-class _Node(msgspec.Struct):
-    spec: _NodeSpec | None = None
-    status: _NodeStatus | None = None
-
-
-class _Owner(msgspec.Struct, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool = False
-
-
 class _PodMeta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
     annotations: dict[str, str] | None = None
     labels: _Part = msgspec.UNSET
-    owner_references: list[_Owner] | None = None
+    owner_references: list[WireOwner] | None = None
     deletion_timestamp: str | None = None
 
 
-class _Port(msgspec.Struct, rename="camel", omit_defaults=True):
-    host_port: int = 0
-
-
-class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
+class _Container(WirePorts):
     resources: _Part = msgspec.UNSET
     restart_policy: _Part = msgspec.UNSET
-    ports: list[_Port] | None = None
 
 
 class _ClaimSource(msgspec.Struct, rename="camel"):
@@ -239,14 +180,10 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     volumes: list[_Volume] | None = None
 
 
-class _PodStatus(msgspec.Struct):
-    conditions: list[_PodCondition] | None = None
-
-
 class _Pod(msgspec.Struct):
     metadata: _PodMeta
     spec: _PodSpec | None = None
-    status: _PodStatus | None = None
+    status: WireConditions | None = None
 
 
 class _FitPod(msgspec.Struct):
@@ -267,7 +204,6 @@ class _Tolerations(msgspec.Struct):
 #: Type of the condition that nodes get which sleep.
 SLEEP_CONDITION: Final = f"{labels.PREFIX}Asleep"
 
-_NODES: Final = msgspec.json.Decoder(_Node)
 _PODS: Final = msgspec.json.Decoder(_Pod)
 _FITS: Final = msgspec.json.Decoder(_FitPod)
 _TOLERATIONS: Final = msgspec.json.Decoder(_Tolerations)
@@ -285,18 +221,15 @@ def read_node(raw: bytes) -> WatchedNode:
         DecodeError: not a Node.
     """
     node = decode_node(raw)
-    wire = decode(_NODES.decode, raw, "Node")
-    taints = (wire.spec.taints if wire.spec else None) or ()
-    status = wire.status or _NodeStatus()
-    conditions = {each.type: each for each in status.conditions or ()}
-    ready, sleeping = conditions.get("Ready"), conditions.get(SLEEP_CONDITION)
+    state = decode_node_state(raw)
+    sleeping = state.report.find(SLEEP_CONDITION)
     return WatchedNode(
         node=node,
-        taints=tuple(WatchedTaint(each.key, each.effect, each.value, each.time_added) for each in taints),
-        ready=None if ready is None else ready.status == "True",
+        taints=tuple(state.taints),
+        ready=state.report.holds("Ready"),
         sleep_reason=sleeping.reason if sleeping is not None else "",
         sleep_message=sleeping.message if sleeping is not None else "",
-        boot_id=printable(status.node_info.boot_id, MOST_OF_BOOT_ID) if status.node_info is not None else "",
+        boot_id=printable(state.report.boot_id, MOST_OF_BOOT_ID),
     )
 
 
@@ -309,15 +242,14 @@ def read_pod(raw: bytes) -> WatchedPod:
     """
     pod, fit = decode(_PODS.decode, raw, "Pod"), decode(_FITS.decode, raw, "Pod")
     meta, spec = pod.metadata, pod.spec or _PodSpec()
-    owner = next((each for each in meta.owner_references or () if each.controller), None)
-    scheduled = next(
-        (each for each in (pod.status.conditions if pod.status else None) or () if each.type == "PodScheduled"), None
-    )
+    owner = controller_of(meta.owner_references)
+    scheduled = pod.status.find("PodScheduled") if pod.status else None
     namespace = meta.namespace or "default"
     of_daemon_set = owner is not None and owner.kind == "DaemonSet"
     refused = scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
     volumes = spec.volumes or []
     simulated = all(is_simulated(each) for each in volumes)
+    fits = _kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated)
     return WatchedPod(
         name=meta.name,
         namespace=namespace,
@@ -326,8 +258,8 @@ def read_pod(raw: bytes) -> WatchedPod:
         ending=meta.deletion_timestamp is not None,
         unschedulable=refused and scheduled is not None and not _NO_NODE_LOOKED_AT.match(scheduled.message),
         daemon_set=f"{namespace}/{owner.name}" if owner is not None and of_daemon_set else "",
-        meant_for=meant_for(raw) if of_daemon_set and not spec.node_name else "",
-        fit=_kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated),
+        meant_for=meant_for(fits.required_terms) if of_daemon_set and not spec.node_name else "",
+        fit=fits,
         labels=_NO_LABELS if isinstance(meta.labels, msgspec.UnsetType) else _kept_labels(bytes(meta.labels)),
         claims=tuple(_claims(meta.name, volumes)),
         refused_since_s=epoch_seconds(scheduled.last_transition_time) if refused and scheduled is not None else None,
@@ -349,7 +281,7 @@ def _kept_labels(raw: bytes) -> Mapping[str, str]:
     return decode(_LABELS.decode, raw, "Pod") or _NO_LABELS
 
 
-def _role(meta: _PodMeta, owner: _Owner | None, volumes: list[_Volume]) -> PodRole:
+def _role(meta: _PodMeta, owner: WireOwner | None, volumes: list[_Volume]) -> PodRole:
     annotations = meta.annotations or {}
     if ends_with_node(annotations, owner.kind if owner is not None else ""):
         return PodRole.NODE_OWN
@@ -369,7 +301,7 @@ def _kept_fit(spec: bytes, *, simulated: bool) -> SleepPod:
     return SleepPod(
         requests={name: amount for name, amount in amounts.items() if amount} | {"pods": 1.0},
         node_selector=pod.node_selector,
-        required_terms=rules.with_fields(pod.required_terms),
+        required_terms=pod.required_terms,
         tolerations=_tolerations(spec),
         affinity=rules.affinity,
         anti_affinity=rules.anti_affinity,

@@ -1,4 +1,4 @@
-"""Rules that decide where a pod fits beside its requests: names of nodes, other pods, and what is not simulated."""
+"""Rules that decide where a pod fits beside its requests and nodes: other pods, and what is not simulated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 
 from joulie_api.decoding import decode
-from joulie_core.pod import Requirement, SelectorOperator, Term
+from joulie_api.wire.pods import WirePorts
+from joulie_api.wire.terms import REQUIRED, WireRequirement, requirements
+from joulie_core.pod import Requirement, SelectorOperator
 from joulie_core.sleep.pod_terms import PodSelector, PodSpread, PodTerm
-from joulie_operator.sleep.wire_terms import WireRequirement, requirements
 
 #: Volumes that every node can mount; one of any other kind may keep a pod from a node.
 _ANYWHERE: Final = frozenset(
@@ -23,21 +24,11 @@ CLAIMED: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
 class PodRules:
     """The rules of one pod."""
 
-    #: Fields of the terms of its required node affinity, in their order.
-    fields: tuple[tuple[Requirement, ...], ...]
     affinity: tuple[PodTerm, ...]
     anti_affinity: tuple[PodTerm, ...]
     spreads: tuple[PodSpread, ...]
     #: It asks for what is not simulated.
     uncertain: bool
-
-    def with_fields(self, terms: tuple[Term, ...] | None) -> tuple[Term, ...] | None:
-        """Return the terms of the required node affinity with their fields."""
-        if terms is None:
-            return None
-        return tuple(
-            Term(term.expressions, term.has_fields, fields) for term, fields in zip(terms, self.fields, strict=True)
-        )
 
 
 class _Selector(msgspec.Struct, rename="camel"):
@@ -53,23 +44,10 @@ class _PodTerm(msgspec.Struct, rename="camel"):
 
 
 class _PodTerms(msgspec.Struct):
-    required: list[_PodTerm] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class _NodeTerm(msgspec.Struct, rename="camel"):
-    match_fields: list[WireRequirement] | None = None
-
-
-class _NodeTerms(msgspec.Struct, rename="camel"):
-    node_selector_terms: list[_NodeTerm] | None = None
-
-
-class _NodeRules(msgspec.Struct):
-    required: _NodeTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    required: list[_PodTerm] | None = msgspec.field(default=None, name=REQUIRED)
 
 
 class _Affinity(msgspec.Struct, rename="camel"):
-    node_affinity: _NodeRules | None = None
     pod_affinity: _PodTerms | None = None
     pod_anti_affinity: _PodTerms | None = None
 
@@ -85,19 +63,11 @@ class _Spread(msgspec.Struct, rename="camel"):
     match_label_keys: list[str] | None = None
 
 
-class _Port(msgspec.Struct, rename="camel"):
-    host_port: int = 0
-
-
-class _Container(msgspec.Struct):
-    ports: list[_Port] | None = None
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     affinity: _Affinity | None = None
     topology_spread_constraints: list[_Spread] | None = None
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
+    containers: list[WirePorts] | None = None
+    init_containers: list[WirePorts] | None = None
     resource_claims: list[msgspec.Raw] | None = None
 
 
@@ -115,11 +85,7 @@ def read_rules(spec: bytes) -> PodRules:
     near, far = _required(affinity.pod_affinity), _required(affinity.pod_anti_affinity)
     containers = (*(wire.containers or ()), *(wire.init_containers or ()))
     ports = any(port.host_port for each in containers for port in each.ports or ())
-    node_terms = affinity.node_affinity.required if affinity.node_affinity else None
     return PodRules(
-        fields=tuple(
-            requirements(term.match_fields) for term in (node_terms.node_selector_terms if node_terms else None) or ()
-        ),
         affinity=tuple(_term(each) for each in near),
         anti_affinity=tuple(_term(each) for each in far),
         spreads=tuple(

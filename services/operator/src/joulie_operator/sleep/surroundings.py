@@ -115,9 +115,9 @@ def _both(one: tuple[Term, ...] | None, other: tuple[Term, ...] | None) -> tuple
     if one is None or other is None:
         return one if other is None else other
     return tuple(
-        Term(a.expressions + b.expressions, a.has_fields or b.has_fields, a.fields + b.fields)
+        Term(a.expressions + b.expressions, a.fields + b.fields)
         for a in one
         for b in other
         # A term without any expression or field holds nowhere.
-        if (a.expressions or a.has_fields) and (b.expressions or b.has_fields)
+        if (a.expressions or a.fields) and (b.expressions or b.fields)
     )

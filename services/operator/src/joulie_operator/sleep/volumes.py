@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from joulie_api.decoding import decode
+from joulie_api.wire.terms import WireNodeSelector
 from joulie_core.pod import Term
-from joulie_operator.sleep.wire_terms import WireRequirement, requirements
 
 #: A part that is not looked into.
 _Part = msgspec.Raw | msgspec.UnsetType
@@ -30,17 +30,8 @@ class WatchedVolume:
     local: bool
 
 
-class _Term(msgspec.Struct, rename="camel"):
-    match_expressions: list[WireRequirement] | None = None
-    match_fields: list[WireRequirement] | None = None
-
-
-class _Terms(msgspec.Struct, rename="camel"):
-    node_selector_terms: list[_Term] | None = None
-
-
 class _Affinity(msgspec.Struct):
-    required: _Terms | None = None
+    required: WireNodeSelector | None = None
 
 
 class _VolumeSpec(msgspec.Struct, rename="camel"):
@@ -82,10 +73,7 @@ def read_volume(raw: bytes) -> WatchedVolume:
     """
     spec = decode(_VOLUMES.decode, raw, "PersistentVolume").spec
     required = spec.node_affinity.required if spec.node_affinity else None
-    terms = tuple(
-        Term(requirements(each.match_expressions), bool(each.match_fields), requirements(each.match_fields))
-        for each in (required.node_selector_terms if required else None) or ()
-    )
     return WatchedVolume(
-        terms if required else None, local=spec.local is not msgspec.UNSET or spec.host_path is not msgspec.UNSET
+        required.terms() if required else None,
+        local=spec.local is not msgspec.UNSET or spec.host_path is not msgspec.UNSET,
     )

@@ -6,11 +6,14 @@ the same holds for the desired power and its NodeBMC. All methods raise KubeErro
 
 from typing import Any, Final
 
+import msgspec
+
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.node_pods import pod_in_the_way
 from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES
 from joulie_api.wire import Versioned
+from joulie_api.wire.nodes import WireTaint
 from joulie_core import labels
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.base import ConditionStatus, set_condition
@@ -18,7 +21,7 @@ from joulie_core.kinds.node_bmc import LEFT_OFF, DesiredPower
 from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.left_off import WAYS_OUT, OffReason
-from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod, WatchedTaint
+from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod
 from joulie_operator.sleep.power_requests import SleepPowerRequest
 from joulie_operator.sleep.records import mark_text, marked_shutdown, state_label, stored_text
 
@@ -141,17 +144,10 @@ class SleepWriter:
         await self._writes.apply(NODE_SLEEP_POLICIES, policy, {"status": status.dump()}, status=True)
 
 
-def _taints(seen: WatchedNode, *, cordon: bool) -> list[dict[str, str]]:
+def _taints(seen: WatchedNode, *, cordon: bool) -> list[dict[str, Any]]:
     """Return all taints of a Node, with or without that of sleeping nodes."""
     kept = [taint for taint in seen.taints if taint.key != labels.ASLEEP_TAINT]
     if cordon:
-        kept.append(WatchedTaint(labels.ASLEEP_TAINT, "NoSchedule"))
-    return [
-        {
-            "key": taint.key,
-            "effect": taint.effect,
-            **({"value": taint.value} if taint.value is not None else {}),
-            **({"timeAdded": taint.time_added} if taint.time_added is not None else {}),
-        }
-        for taint in kept
-    ]
+        kept.append(WireTaint(labels.ASLEEP_TAINT, "NoSchedule"))
+    taints: list[dict[str, Any]] = msgspec.to_builtins(kept)
+    return taints

@@ -9,7 +9,6 @@ from enum import StrEnum
 from itertools import pairwise
 
 from joulie_sim.demo.record import PodTrack
-from joulie_sim.demo.summary import percentile
 from joulie_sim.energy import JOULES_PER_KWH
 
 
@@ -135,12 +134,6 @@ def waits_for_sleep_s(asleep: Mapping[str, PodTrack], awake: Mapping[str, PodTra
         if pod.wait_s is not None and other is not None and other.wait_s is not None:
             found[name] = max(0.0, pod.wait_s - other.wait_s)
     return found
-
-
-def wait_figures(pods: Mapping[str, PodTrack]) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return the median, the 95th and 99th percentile and the maximum of the waits for a node."""
-    known = [pod.wait_s for pod in pods.values() if pod.wait_s is not None]
-    return percentile(known, 0.5), percentile(known, 0.95), percentile(known, 0.99), max(known, default=None)
 
 
 def _held(samples: Sequence[DaySample], end_s: float) -> list[tuple[DaySample, float]]:

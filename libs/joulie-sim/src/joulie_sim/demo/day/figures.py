@@ -9,12 +9,11 @@ from joulie_sim.demo.day.accounts import (
     energy_kwh,
     mean_over,
     sampling_error_pct,
-    wait_figures,
     waits_for_sleep_s,
 )
 from joulie_sim.demo.day.scale import DAY_S, DayScale
 from joulie_sim.demo.day.servers import SERVERS
-from joulie_sim.demo.summary import percentile
+from joulie_sim.pod_figures import WaitFigures, percentile
 from joulie_sim.tables import TextTable
 
 #: A pod that a node has to boot for shall wait no longer than the boot and this, because of sleep.
@@ -38,8 +37,9 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> TextTable:
     arms = (awake, asleep)
     energies = [energy_kwh(arm.samples, end_s) for arm in arms]
     totals = [sum(found.values()) for found in energies]
-    figures = [wait_figures(arm.pods) for arm in arms]
-    extra = waits_for_sleep_s(asleep.pods, awake.pods)
+    waits = [WaitFigures.of(pod.wait_s for pod in arm.pods.values()) for arm in arms]
+    extra_s = waits_for_sleep_s(asleep.pods, awake.pods).values()
+    extra = WaitFigures.of(extra_s)
     # That of the slowest servers, since any may be the one that is needed.
     bar_s = max(SERVERS.boot_s, SERVERS.gpu_boot_s) + ALLOWANCE_S
     slack_s = scale.day_s(_SLACK_CLOCK_S)
@@ -60,22 +60,22 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> TextTable:
         ("work completed, h", *(f"{_work_s(arm) / _HOUR_S:.1f}" for arm in arms)),
         ("last pod ended at, h", *("-" if arm.ended_s is None else f"{arm.ended_s / _HOUR_S:.2f}" for arm in arms)),
         ("mean slowdown", *(_number(arm.slowdown, 3) for arm in arms)),
-        *(
-            (f"wait for a node, {name}, min", *(_minutes(found[index]) for found in figures))
-            for index, name in enumerate(("median", "p95", "p99", "longest"))
-        ),
-        ("wait because of sleep, p95, min", "-", _minutes(percentile(list(extra.values()), 0.95))),
-        ("wait because of sleep, p99, min", "-", _minutes(percentile(list(extra.values()), 0.99))),
-        ("wait because of sleep, longest, min", "-", _minutes(max(extra.values(), default=None))),
+        ("wait for a node, median, min", *(_minutes(found.median_s) for found in waits)),
+        ("wait for a node, p95, min", *(_minutes(found.p95_s) for found in waits)),
+        ("wait for a node, p99, min", *(_minutes(found.p99_s) for found in waits)),
+        ("wait for a node, longest, min", *(_minutes(found.longest_s) for found in waits)),
+        ("wait because of sleep, p95, min", "-", _minutes(extra.p95_s)),
+        ("wait because of sleep, p99, min", "-", _minutes(extra.p99_s)),
+        ("wait because of sleep, longest, min", "-", _minutes(extra.longest_s)),
         (
             f"pods that waited longer than boot and a minute ({bar_s / _MINUTE_S:.0f} min) because of sleep",
             "-",
-            _over(extra.values(), bar_s),
+            _over(extra_s, bar_s),
         ),
         (
             f"the same, with {_SLACK_CLOCK_S:.0f} s of the clock more ({(bar_s + slack_s) / _MINUTE_S:.0f} min)",
             "-",
-            _over(extra.values(), bar_s + slack_s),
+            _over(extra_s, bar_s + slack_s),
         ),
         ("services restarted", *(str(arm.restarts) for arm in arms)),
         ("error of sampled energy", *(f"{sampling_error_pct(arm.samples):+.2f} %" for arm in arms)),

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from joulie_api.wire.terms import WireRequirement, requirements
 from joulie_core.pod import Requirement, SelectorOperator
-from joulie_operator.sleep.wire_terms import WireRequirement, requirements
 
 
 def read(wire):

@@ -5,7 +5,7 @@ import pytest
 from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_identity, decode_kind, decode_node, decode_page, decode_pod
 from joulie_core.kinds import NodePowerProfile, NodeTwin
-from joulie_core.pod import PodClaim, SelectorOperator
+from joulie_core.pod import PodClaim, Requirement, SelectorOperator
 from joulie_testing.api import make_node, make_pod
 
 
@@ -53,8 +53,8 @@ def test_a_pod_keeps_its_constraints():
         SelectorOperator.NOT_IN,
         ("eco",),
     )
-    assert not pod.required_terms[0].has_fields
-    assert pod.required_terms[1].has_fields
+    assert pod.required_terms[0].fields == ()
+    assert pod.required_terms[1].fields == (Requirement("metadata.name", SelectorOperator.IN, ("n1",)),)
 
 
 def test_no_required_affinity_is_not_the_same_as_one_without_terms():
