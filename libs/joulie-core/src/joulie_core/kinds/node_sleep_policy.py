@@ -115,9 +115,10 @@ class SleepSettings(Model):
     """Limits and times of sleeping nodes, as a policy states them and as decisions take them."""
 
     min_awake: MinAwakeSpec = MinAwakeSpec()
-    max_asleep_percent: Annotated[int, Field(ge=0, le=50)] = 50
-    """Highest share of the nodes of a zone that are off or not ready, in percent. From 55 on Kubernetes no longer moves
-    pods away from nodes that fail."""
+    max_asleep_percent: Annotated[int, Field(ge=0, le=90)] = 50
+    """Highest share of the nodes of a zone that are off or not ready, in percent. From 55 on kube-controller-manager
+    takes the zone for disrupted: it evicts pods from nodes that fail there at a tenth of its rate, or, in a zone of up
+    to 50 nodes, not at all. For more than 50 set its `--unhealthy-zone-threshold` above this share."""
     idle_seconds: Seconds = 600
     """Time for which a node has been idle before it is put to sleep."""
     min_awake_seconds: Seconds = 900

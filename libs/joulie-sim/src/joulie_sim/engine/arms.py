@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps import ClassCapSettings
+from joulie_core.kinds.node_sleep_policy import MinAwakeSpec
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
 from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.sleep import SleepSettings
@@ -139,12 +140,14 @@ _ARMS: Final = (
     ),
     _joulie(
         "class_caps_70",
-        "no eco nodes; GPUs of standard pods at 0.7 of natural power, their cores at 0.83 of the frequency; energy_v1",
+        "no eco nodes; GPUs of standard pods at 0.7 of natural power, 0.75 where that is not measured, "
+        "their cores at 0.83 of the frequency; energy_v1",
         _class_caps(70, 83),
     ),
     _joulie(
         "class_caps_60",
-        "no eco nodes; GPUs of standard pods at 0.6 of natural power, their cores at 0.8 of the frequency; energy_v1",
+        "no eco nodes; GPUs of standard pods at 0.6 of natural power, 0.75 where that is not measured, "
+        "their cores at 0.8 of the frequency; energy_v1",
         _class_caps(60, 80),
     ),
     _joulie(
@@ -159,7 +162,8 @@ _ARMS: Final = (
     ),
     _joulie(
         "class_caps_gpu_60",
-        "no eco nodes; GPUs of standard pods at 0.6 of natural power, no limit of cores; energy_v1",
+        "no eco nodes; GPUs of standard pods at 0.6 of natural power, 0.75 where that is not measured, "
+        "no limit of cores; energy_v1",
         _class_caps(60, 100),
     ),
     _joulie(
@@ -209,7 +213,7 @@ _ARMS: Final = (
         summary="packing_score_sleep with one spare node of each hardware family in place of two",
         nodes_to_score_pct=_ALL_NODES,
         joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-        sleep=NodeSleepSettings(decision=SleepSettings(spare=1)),
+        sleep=NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare=1))),
     ),
 )
 #: By name, in the order in which tables show them.
