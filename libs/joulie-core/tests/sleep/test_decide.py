@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.pod import Requirement, SelectorOperator, Term
 from joulie_core.sleep import (
     AwakeWindow,
@@ -21,7 +22,7 @@ from joulie_core.sleep import (
     decide,
     intent_of,
 )
-from joulie_core.sleep.model import NodeTaint, PodToleration
+from joulie_core.sleep.model import OTHERS, NodeTaint, PodToleration
 
 NOW = 100_000.0
 SETTINGS = SleepSettings(min_awake={"count": 1, "spare": 0})
@@ -133,6 +134,45 @@ def test_the_minimum_and_the_spare_nodes_of_each_group_stay_awake():
         decided = states(nodes, records, settings=settings)
         for group in ("cpu", "gpu"):
             assert sum(state is SleepState.AWAKE for name, state in decided.items() if name.startswith(group)) == kept
+
+
+def test_families_that_offer_the_same_resources_may_share_their_spare_nodes():
+    families = {"old": {}, "new": {}, "a100": {"nvidia.com/gpu": 8.0}, "h100": {"nvidia.com/gpu": 0.0}}
+    nodes = [
+        awake_node(f"{group}-{number}", group=group, free={"cpu": 8.0} | gpus)
+        for group, gpus in families.items()
+        for number in range(3)
+    ]
+    records = {node.name: record() for node in nodes}
+    kept = {}
+    for spare_of in SpareOf:
+        least = MinAwakeSpec(count=0, spare=2, spare_of=spare_of)
+        settings = SleepSettings(min_awake=least, max_asleep_percent=90, rates={"powering_off": 12})
+        decided = states(nodes, records, settings=settings)
+        awake = [name for name, state in decided.items() if state is SleepState.AWAKE]
+        kept[spare_of] = sum("100" in name for name in awake), sum("100" not in name for name in awake)
+    assert kept == {SpareOf.FAMILY: (4, 4), SpareOf.RESOURCES: (2, 2)}
+
+
+def test_a_shared_spare_node_is_woken_in_any_family_that_with_the_fewest_watts_first():
+    nodes = [
+        awake_node("busy", group="old", protected_pods=1),
+        sleeping_node("old", group="old", idle_watts=200.0),
+        sleeping_node("new", group="new", idle_watts=90.0),
+        sleeping_node("gpu", group="gpu", idle_watts=50.0, free={"cpu": 8.0, "nvidia.com/gpu": 4.0}),
+    ]
+    records = {name: record(SleepState.ASLEEP) for name in ("old", "new", "gpu")}
+    settings = SleepSettings(min_awake=MinAwakeSpec(count=0, spare=1, spare_of=SpareOf.RESOURCES))
+    decided = states(nodes, records, settings=settings)
+    assert {name for name, state in decided.items() if state is SleepState.WAKING} == {"new", "gpu"}
+
+
+def test_a_node_that_something_else_decides_about_is_no_spare_node():
+    nodes = [awake_node("other", group=OTHERS, power=None), awake_node("own"), sleeping_node("asleep")]
+    settings = SleepSettings(min_awake=MinAwakeSpec(count=0, spare=1, spare_of=SpareOf.RESOURCES))
+    assert states(nodes, {"asleep": record(SleepState.ASLEEP)}, settings=settings)["own"] is SleepState.AWAKE
+    nodes[1] = replace(nodes[1], protected_pods=1)
+    assert states(nodes, {"asleep": record(SleepState.ASLEEP)}, settings=settings)["asleep"] is SleepState.WAKING
 
 
 def test_no_more_than_half_of_a_zone_is_off_or_not_ready():

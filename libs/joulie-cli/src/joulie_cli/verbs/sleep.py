@@ -42,6 +42,7 @@ from joulie_cli.views.sleep import (
 )
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.kinds.node_sleep_policy import SpareOf
 from joulie_core.labels import SLEEP_STATE
 from joulie_core.sleep.power_cycles import within_day
 from joulie_core.twin.server_power import MOST_INTERVALS
@@ -304,4 +305,5 @@ def _policy_fields(policy: Versioned[NodeSleepPolicy]) -> Iterator[tuple[str, st
     least = spec.min_awake
     yield "Woken by", f"{WOKEN_BY}; kubectl joulie wake"
     schedules = f", {counted(len(spec.schedules), 'schedule')}" if spec.schedules else ""
-    yield "Kept awake", f"{least.count} of each hardware family, {least.spare} without pods{schedules}"
+    shared = " of all families with the same resources" if least.spare_of is SpareOf.RESOURCES else ""
+    yield "Kept awake", f"{least.count} of each hardware family, {least.spare} without pods{shared}{schedules}"

@@ -62,6 +62,14 @@ class Weekday(StrEnum):
     SUNDAY = "Sun"
 
 
+class SpareOf(StrEnum):
+    """Nodes that share their spare ones."""
+
+    FAMILY = "Family"
+    #: All whose nodes offer the same extended resources, such as GPUs of a vendor, or none.
+    RESOURCES = "Resources"
+
+
 class MinAwakeSpec(Model):
     """Nodes of each hardware family that stay awake."""
 
@@ -69,6 +77,9 @@ class MinAwakeSpec(Model):
     """Nodes that stay awake, with or without pods."""
     spare: NodeCount = 2
     """Nodes that stay awake without pods, for the next ones."""
+    spare_of: SpareOf = SpareOf.FAMILY
+    """Whether each family has so many spare nodes, or all families together whose nodes offer the same extended
+    resources: pods that choose no model can go to any of these."""
 
 
 class SleepRatesSpec(Model):

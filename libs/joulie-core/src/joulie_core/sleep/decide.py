@@ -7,7 +7,7 @@ are switched on at a time than may boot, in all and in one rack.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from joulie_core.sleep.bounds import BootRoom, sleep_refusal
 from joulie_core.sleep.fit import Rooms
 from joulie_core.sleep.machine import advance, moved
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
-from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake
+from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake, spare_key
 from joulie_core.sleep.windows import AwakeWindow
 from joulie_core.sleep_state import GOING_TO_SLEEP, OUT_OF_SUPPLY, SleepState
 
@@ -115,12 +115,12 @@ class _Chooser:
         self._settings = settings
         self._zones: dict[str, list[bool]] = defaultdict(list)
         self._serving: dict[str, int] = defaultdict(int)
-        self._spare: dict[str, int] = defaultdict(int)
+        self._spare: dict[Hashable, int] = defaultdict(int)
         for each in seen:
             node = each.node
             self._zones[node.zone].append(each.record.state in OUT_OF_SUPPLY or node.ready is not True)
             self._serving[node.group] += each.serves
-            self._spare[node.group] += each.serves and node.empty and node.name not in needs.used
+            self._spare[spare_key(node, settings)] += each.serves and node.empty and node.name not in needs.used
         self._down = {zone: sum(down) for zone, down in self._zones.items()}
 
     @cached_property
@@ -164,7 +164,7 @@ class _Chooser:
         return (
             self._down[node.zone] + 1 <= allowed
             and self._serving[node.group] - 1 >= self._least[node.group]
-            and self._spare[node.group] - node.empty >= settings.min_awake.spare
+            and self._spare[spare_key(node, settings)] - node.empty >= settings.min_awake.spare
         )
 
     def _pods_have_room(self, each: SeenNode, chosen: Sequence[SeenNode]) -> bool:
@@ -177,4 +177,4 @@ class _Chooser:
     def _take(self, node: SleepNode) -> None:
         self._down[node.zone] += 1
         self._serving[node.group] -= 1
-        self._spare[node.group] -= node.empty
+        self._spare[spare_key(node, self._settings)] -= node.empty

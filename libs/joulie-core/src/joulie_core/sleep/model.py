@@ -155,6 +155,8 @@ class NodePowerFacts:
 
 
 #: Of a node whose NodeBMC could not be read.
+#: Group of nodes that something else decides about, and that are only counted here; no family has this name.
+OTHERS: Final = "\0others"
 UNREADABLE_POWER: Final = NodePowerFacts(
     state=PowerState.UNKNOWN, sampled_at_s=None, reachable=None, wake_proven=None, off_allowed=False, readable=False
 )

@@ -5,17 +5,19 @@ which is needed and still cordoned or draining is taken before one that has to b
 one whose BMC does not.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
-from joulie_core.kinds.node_sleep_policy import SleepSettings
+from joulie_core.kinds.node_sleep_policy import SleepSettings, SpareOf
 from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import PodGroup, Rooms, grouped
 from joulie_core.sleep.machine import power_state
-from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
+from joulie_core.sleep.model import OTHERS, SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.neighbours import MAX_RULES, Neighbours
 from joulie_core.sleep.waking import RuledGroup, WakeCandidate, WakeOrder, choose_both, in_turn
 from joulie_core.sleep.windows import AwakeWindow
@@ -119,10 +121,17 @@ def find_needs(
             needs.add(each, SleepReason.ROLLOUT)
     if pending:
         _wake_for(pending, seen, needs, now_s, settings)
-    for name, group in groups.items():
-        coming = [each for each in group if _counts(each, needs, now_s, settings)]
-        _fill_up(name, group, coming, needs, least=least[name], now_s=now_s, settings=settings)
+    _keep_awake(groups, least, needs, now_s, settings)
     return needs
+
+
+def spare_key(node: SleepNode, settings: SleepSettings) -> Hashable:
+    """Return what the spare nodes are counted by of which a node may be one."""
+    # Nodes that others decide about may go to sleep at any time: they are no spare nodes of these.
+    if settings.min_awake.spare_of is SpareOf.FAMILY or node.group == OTHERS:
+        return node.group
+    # Names of extended resources have a prefix; what is free of them is in `free` also where it is none.
+    return frozenset(name for name in node.free if "/" in name)
 
 
 def _counts(each: SeenNode, needs: Needs, now_s: float, settings: SleepSettings) -> bool:
@@ -204,33 +213,39 @@ def _order(each: SeenNode, now_s: float) -> WakeOrder:
     return silent, each.boots, each.node.idle_watts, each.record.sleeps, each.node.name
 
 
-def _fill_up(
-    name: str,
-    group: Sequence[SeenNode],
-    coming: Sequence[SeenNode],
+def _keep_awake(
+    groups: Mapping[str, Sequence[SeenNode]],
+    least: Mapping[str, int],
     needs: Needs,
-    *,
-    least: int,
     now_s: float,
     settings: SleepSettings,
 ) -> None:
-    """Add nodes of a group until the minimum and the spare nodes are awake or about to be."""
-    missing_spare = settings.min_awake.spare - sum(
-        each.node.empty and each.node.name not in needs.used for each in coming
-    )
-    missing = least - len(coming)
+    """Add nodes until the minimum of each group and the spare nodes are awake or about to be."""
+    for name, group in groups.items():
+        coming = sum(_counts(each, needs, now_s, settings) for each in group)
+        _fill_up(group, least[name] - coming, SleepReason.MIN_AWAKE, needs, now_s)
+    sharing: dict[Hashable, list[SeenNode]] = defaultdict(list)
+    for each in chain.from_iterable(groups.values()):
+        sharing[spare_key(each.node, settings)].append(each)
+    for nodes in sharing.values():
+        unused = (each for each in nodes if each.node.empty and each.node.name not in needs.used)
+        spare = sum(_counts(each, needs, now_s, settings) for each in unused)
+        _fill_up(nodes, settings.min_awake.spare - spare, SleepReason.SPARE, needs, now_s)
+
+
+def _fill_up(nodes: Sequence[SeenNode], missing: int, reason: SleepReason, needs: Needs, now_s: float) -> None:
+    """Add nodes that sleep until none is missing any more."""
     sleeping = sorted(
-        (each for each in group if each.node.name not in needs.reasons and _can_wake(each, now_s)),
+        (each for each in nodes if each.node.name not in needs.reasons and _can_wake(each, now_s)),
         key=lambda each: _order(each, now_s),
     )
-    wanted = max(0, missing_spare, missing)
-    reason = SleepReason.MIN_AWAKE if missing > missing_spare else SleepReason.SPARE
+    left = missing
     for each in sleeping:
-        if not wanted:
+        if left <= 0:
             break
         # A node of a rack in which as many boot as may is passed over for one of another rack.
         if needs.may_wake(each):
             needs.add(each, reason)
-            wanted -= 1
-    if max(missing_spare, missing) > len(sleeping):
-        needs.short.add(name)
+            left -= 1
+    if missing > len(sleeping):
+        needs.short |= {each.node.group for each in nodes}

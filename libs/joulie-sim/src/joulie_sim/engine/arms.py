@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps import ClassCapSettings
-from joulie_core.kinds.node_sleep_policy import MinAwakeSpec
+from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
 from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.sleep import SleepSettings
@@ -214,6 +214,13 @@ _ARMS: Final = (
         nodes_to_score_pct=_ALL_NODES,
         joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
         sleep=NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare=1))),
+    ),
+    SleepingArm(
+        name="packing_score_sleep_shared",
+        summary="packing_score_sleep with two spare nodes for all CPU families and two for all with GPUs",
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+        sleep=NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare_of=SpareOf.RESOURCES))),
     ),
 )
 #: By name, in the order in which tables show them.

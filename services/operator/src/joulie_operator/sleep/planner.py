@@ -22,13 +22,12 @@ from joulie_core.sleep import (
     SleepState,
     decide,
 )
+from joulie_core.sleep.model import OTHERS
 from joulie_core.sleep.shutdowns import marked_shutdown
 from joulie_core.sleep_state import CLOSED_TO_PODS, SWITCHED_OFF
 from joulie_operator.sleep.facts import SleepFacts
 from joulie_operator.sleep.policies import UsablePolicy
 
-#: Group of the nodes of other policies, which are only counted.
-_OTHERS: Final = "\0others"
 _WORK: Final = "decide about sleep of a policy"
 
 
@@ -148,7 +147,7 @@ def _decide(
         else:
             # Without power facts it is neither put to sleep nor woken here.
             going = record is not None and record.state in CLOSED_TO_PODS
-            nodes.append(replace(node, group=_OTHERS, power=None, ready=False if going else node.ready))
+            nodes.append(replace(node, group=OTHERS, power=None, ready=False if going else node.ready))
             if record is not None and record.state is SleepState.WAKING:
                 used[name] = record
     cluster = SleepCluster(nodes=nodes, pending=facts.pending, windows=scope.windows)
