@@ -180,6 +180,12 @@ async def test_a_policy_says_what_wakes_its_nodes_what_is_used_and_why_others_st
     assert policy["rackBoots"] == status["rackBoots"]
 
 
+async def test_a_policy_says_what_shares_its_spare_nodes(fake_api, cli):
+    put_policy(fake_api, minAwake={"count": 0, "spare": 2, "spareOf": "Resources"})
+    text = " ".join((await cli("sleep")).out.split())
+    assert "0 of each hardware family, 2 without pods of all families with the same resources" in text
+
+
 async def test_one_policy_shows_its_own_nodes_and_the_first_by_name_owns_a_node(fake_api, cli):
     put_policy(fake_api, "b")
     put_policy(fake_api, "a")
