@@ -64,6 +64,25 @@ def test_depth_does_not_matter_and_brackets_in_strings_do_not_count() -> None:
     assert members(b'{"a": %s, "b\\u0041": 2, "a": 3}' % deep) == {"a": b"3", "bA": b"2"}
 
 
+@pytest.mark.parametrize(
+    "nested",
+    [
+        b"[" * 50_000 + b"]" * 50_000,
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        b'[1, {"]": ' * 25_000 + b'"x"' + b" }\n]" * 25_000,
+        b"[" * 1_000 + b"[]" + b", {}" * 50_000 + b"]" * 1_000,
+        b"[" * 1_000 + b"[[]]" + b', [[1], {"}": []}]' * 10_000 + b"]" * 1_000,
+    ],
+    ids=["arrays", "objects", "both", "wide", "wide and deep"],
+)
+def test_what_is_beside_a_nested_value_of_any_shape_is_cut_out(nested: bytes) -> None:
+    assert elements(b"[ %s, 1 ,%s]" % (nested, nested)) == [nested, b"1", nested]
+    assert members(b'{"a": %s, "b":%s ,"c":1}' % (nested, nested)) == {"a": nested, "b": nested, "c": b"1"}
+    for broken in (nested[:-1], nested + b"]", nested[:-1] + b"}}", b"[" + nested, nested[:-1] + b'"]'):
+        with pytest.raises(DecodeError):
+            elements(b"[%s]" % broken)
+
+
 def test_empty_brackets_have_no_part() -> None:
     assert elements(b" [ ] ") == []
     assert members(b"{\n}") == {}
