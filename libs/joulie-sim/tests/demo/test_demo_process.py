@@ -18,6 +18,7 @@ from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
+from joulie_sim.hardware import hardware_of
 from joulie_sim.recording.reading import read_recording
 from joulie_sim.recording.replay import AssumedUse, replay_recording
 
@@ -102,9 +103,11 @@ def assert_recorded(directory):
     assert (recording.ended, recording.gaps, len(recording.nodes)) == (True, (), 8)
     replayed = replay_recording(recording, AssumedUse())
     assert {item.name for item in replayed.items} == tracks.keys()
+    hardware = {node.name: hardware_of(node, Inventory.load()) for node in recording.nodes}
     for item in replayed.items:
-        bound_s, finished_s = (float(tracks[item.name][column]) for column in ("bound_s", "finished_s"))
-        assert item.work_s == pytest.approx(finished_s - bound_s, abs=3.0)
+        track = tracks[item.name]
+        work_per_s = hardware[track["node"]].work_per_s(gpus=item.gpus > 0)
+        assert item.work_s / work_per_s == pytest.approx(float(track["finished_s"]) - float(track["bound_s"]), abs=3.0)
         assert item.gpus == 0 or item.gpu_resource.endswith(".recorded/gpu")
     result = Simulation(
         machines_of(replayed.nodes, Inventory.load()),
