@@ -15,7 +15,7 @@ from joulie_core.sleep import AwakeWindow
 from joulie_operator.sleep.policies import UnusableSpec, usable_policies, windows_of
 
 TIMES = {
-    "minAwake": {"count": 3, "spare": 5},
+    "minAwake": {"count": 3, "spare": 5, "spareOf": "Resources"},
     "maxAsleepPercent": 40,
     "idleSeconds": 11,
     "minAwakeSeconds": 12,
