@@ -13,7 +13,7 @@ docs/decisions/0019-scores.md.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -92,18 +92,7 @@ class EnergyScore:
         cluster: ClusterTerms,  # noqa: ARG002
     ) -> EnergyTerms:
         """Return the terms."""
-        if node is None:
-            return EnergyTerms(neutral=NeutralReason.NO_TWIN)
-        if stale:
-            return EnergyTerms(neutral=NeutralReason.STALE_TWIN)
-        cpu_share, gpu_share = self.size(demand)
-        cost = cpu_share * cpu_cost(node, power) + gpu_share * gpu_cost(node, power)
-        displaced = displaces_performance(node, demand.workload_class)
-        return EnergyTerms(
-            energy_points=ENERGY_POINTS * (1.0 - cost),
-            gpu_points=GPU_POINTS * (1.0 - (cpu_share if displaces_gpus(power) else 0.0)),
-            performance_points=0.0 if displaced else PERFORMANCE_POINTS,
-        )
+        return energy_terms(node, power, demand, stale=stale, cpu_cost=cpu_cost, gpu_cost=gpu_cost)
 
     def row(
         self,
@@ -129,6 +118,30 @@ def watt_shares(demand: PodDemand) -> PodSize:
     gpu_watts = demand.gpus * GENERIC_WATTS_PER_GPU
     total_watts = cpu_watts + gpu_watts
     return (cpu_watts / total_watts, gpu_watts / total_watts) if total_watts > 0 else (1.0, 0.0)
+
+
+def energy_terms(
+    node: TwinSnapshot | None,
+    power: NodePower,
+    demand: PodDemand,
+    *,
+    stale: bool,
+    cpu_cost: Callable[[TwinSnapshot, NodePower], float],
+    gpu_cost: Callable[[TwinSnapshot, NodePower], float],
+) -> EnergyTerms:
+    """Return the terms of a score that has these costs of a node's CPUs and GPUs, in [0, 1]."""
+    if node is None:
+        return EnergyTerms(neutral=NeutralReason.NO_TWIN)
+    if stale:
+        return EnergyTerms(neutral=NeutralReason.STALE_TWIN)
+    cpu_share, gpu_share = watt_shares(demand)
+    cost = cpu_share * cpu_cost(node, power) + gpu_share * gpu_cost(node, power)
+    displaced = displaces_performance(node, demand.workload_class)
+    return EnergyTerms(
+        energy_points=ENERGY_POINTS * (1.0 - cost),
+        gpu_points=GPU_POINTS * (1.0 - (cpu_share if displaces_gpus(power) else 0.0)),
+        performance_points=0.0 if displaced else PERFORMANCE_POINTS,
+    )
 
 
 def energy_row(

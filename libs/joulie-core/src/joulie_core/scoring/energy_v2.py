@@ -22,18 +22,15 @@ from joulie_core.power.draw import Draw, draw_under
 from joulie_core.powerest.marginal import GENERIC_WATTS_PER_GPU, GENERIC_WATTS_PER_THREAD, Coefficients, NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v1 import (
-    ENERGY_POINTS,
-    GPU_POINTS,
-    PERFORMANCE_POINTS,
+    HIGHEST_COST,
     TENTHS,
     UNKNOWN_ROW,
     EnergyTerms,
-    displaces_gpus,
-    displaces_performance,
+    energy_row,
+    energy_terms,
     loads,
     watt_shares,
 )
-from joulie_core.scoring.formula import NeutralReason
 from joulie_core.scoring.prepared import AffineRow, PodSize
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 
@@ -83,18 +80,7 @@ class PackingScore:
         cluster: ClusterTerms,  # noqa: ARG002
     ) -> EnergyTerms:
         """Return the terms."""
-        if node is None:
-            return EnergyTerms(neutral=NeutralReason.NO_TWIN)
-        if stale:
-            return EnergyTerms(neutral=NeutralReason.STALE_TWIN)
-        cpu_share, gpu_share = self.size(demand)
-        share = cpu_share * cpu_points(node, power) + gpu_share * gpu_points(node, power)
-        displaced = displaces_performance(node, demand.workload_class)
-        return EnergyTerms(
-            energy_points=share,
-            gpu_points=GPU_POINTS * (1.0 - (cpu_share if displaces_gpus(power) else 0.0)),
-            performance_points=0.0 if displaced else PERFORMANCE_POINTS,
-        )
+        return energy_terms(node, power, demand, stale=stale, cpu_cost=_of_cpus, gpu_cost=_of_gpus)
 
     def row(
         self,
@@ -110,34 +96,28 @@ class PackingScore:
         """Return the row."""
         if node is None or stale:
             return self.unknown_row
-        base = ENERGY_POINTS + GPU_POINTS
-        if not displaces_performance(node, workload_class):
-            base += PERFORMANCE_POINTS
-        displaced = GPU_POINTS if displaces_gpus(power) else 0.0
-        return AffineRow(
-            base, ENERGY_POINTS - cpu_points(node, power) + displaced, ENERGY_POINTS - gpu_points(node, power), 0.0
-        )
+        return energy_row(_of_cpus(node, power), _of_gpus(node, power), node.schedulable_class, power, workload_class)
 
 
-def cpu_points(node: TwinSnapshot, power: NodePower) -> float:
-    """Return the points of a pod that uses CPUs only, from 0 to `ENERGY_POINTS`."""
+def _of_cpus(node: TwinSnapshot, power: NodePower) -> float:
+    """Return the cost of a pod that uses CPUs only, in [0, 1]."""
     curves, held = power.curves, node.held_cores
     if curves is None or held is None or node.cpu_cap_share is None:
-        return 0.0
+        return HIGHEST_COST
     costs = cpu_costs(curves, power.gpu_count, node.cpu_cap_share)
     joules = [costs[tenth].shared_by(held, _TYPICAL_CORES) for tenth in loads(node, curves)]
     # On a node with GPUs the load of the CPUs is not measured alone: the mean over all loads.
     watts = sum(joules) / len(joules) if curves.gpu is not None else max(joules)
-    return _points(watts, GENERIC_WATTS_PER_THREAD)
+    return _relative(watts, GENERIC_WATTS_PER_THREAD)
 
 
-def gpu_points(node: TwinSnapshot, power: NodePower) -> float:
-    """Return the points of a pod that uses GPUs only, from 0 to `ENERGY_POINTS`."""
+def _of_gpus(node: TwinSnapshot, power: NodePower) -> float:
+    """Return the cost of a pod that uses GPUs only, in [0, 1]."""
     curves, held = power.curves, node.held_gpus
     if curves is None or curves.gpu is None or held is None or node.gpu_cap_share is None:
-        return 0.0
+        return HIGHEST_COST
     cost = gpu_cost(curves, power.gpu_count, node.gpu_cap_share)
-    return _points(cost.shared_by(held / power.units_per_gpu, _TYPICAL_GPUS), GENERIC_WATTS_PER_GPU)
+    return _relative(cost.shared_by(held / power.units_per_gpu, _TYPICAL_GPUS), GENERIC_WATTS_PER_GPU)
 
 
 @lru_cache(maxsize=_KEPT_TABLES)
@@ -183,6 +163,6 @@ def _idle_watts(curves: NodeCurves, gpu_count: float) -> float:
     return curves.wall_watts[0] + gpu_watts
 
 
-def _points(joules: float, reference: float) -> float:
-    """Return half of the points at the reference, and fewer the more joules: never none, however empty a node is."""
-    return ENERGY_POINTS * reference / (reference + joules)
+def _relative(joules: float, reference: float) -> float:
+    """Return a cost below 1, a half at the reference: however empty a node is, one that is emptier costs more."""
+    return 1.0 - reference / (reference + joules)
