@@ -10,7 +10,7 @@ import numpy as np
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.scoring.energy_v1 import EnergyScore, EnergyTable, energy_row, energy_table
+from joulie_core.scoring.energy_v1 import EnergyTable, energy_row, energy_table, watt_shares
 from joulie_core.scoring.prepared import AffineRow
 from joulie_core.twin import PowerBudget
 from joulie_sim.engine.arrays import Floats, Ints
@@ -19,31 +19,22 @@ from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_scores import NodeScores, ScoreSettings, rounded_scores
 
 _CLASSES = tuple(WorkloadClass)
-_POLICY = EnergyScore()
 
 
-class EnergyScores(NodeScores):
-    """Scores of all nodes for any pod, as the extender has them between two reports; arguments as in `NodeScores`."""
+class EnergyRows(NodeScores):
+    """Scores of all nodes for any pod from a row of each node, by class; what a row is made of is the score's."""
 
     def __init__(self, machines: Machines, settings: ScoreSettings, interval_s: float) -> None:
-        self._tables: list[EnergyTable] = []
-        self._table_numbers: dict[tuple[int, PowerBudget], int] = {}
         nodes = len(machines)
-        self._table_of: Ints = np.full(nodes, -1, dtype=np.int64)
         #: Tenth of the CPU load that each row is of; -1 before there is one.
         self._tenths: Ints = np.full(nodes, -1, dtype=np.int64)
         #: By class: base, points per share of CPUs and of GPUs.
         self._rows_by_class: Floats = np.zeros((len(_CLASSES), 3, nodes))
         super().__init__(machines, settings, interval_s)
 
-    def publish(self, node: int, published: PublishedNode) -> None:
-        """Take the class and the caps of a node."""
-        self._table_of[node] = self._table_number(node, published.budget)
-        super().publish(node, published)
-
     def scores(self, nodes: Ints, demand: PodDemand) -> Floats:
         """Return the extender's answer for the candidates: whole numbers from 0 to SCORE_MAX."""
-        cpu, gpu = _POLICY.size(demand)
+        cpu, gpu = watt_shares(demand)
         base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(demand.workload_class)]
         few = 2 * len(nodes) < len(base)
         if few:
@@ -58,9 +49,28 @@ class EnergyScores(NodeScores):
         return rounded_scores(points, self._settings.score_max)
 
     def row(self, node: int, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
-        """Return the row of one node, for comparison with `EnergyScore.row`."""
+        """Return the row of one node, for comparison with that of the policy."""
         base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(workload_class), :, node]
         return AffineRow(float(base), float(cpu_points), float(gpu_points), 0.0)
+
+    def _set_row(self, place: int, node: int, row: AffineRow) -> None:
+        self._rows_by_class[place, :, node] = row.base, row.cpu_points, row.gpu_points
+
+
+class EnergyScores(EnergyRows):
+    """Scores of all nodes for any pod, as the extender has them between two reports; arguments as in `NodeScores`."""
+
+    def __init__(self, machines: Machines, settings: ScoreSettings, interval_s: float) -> None:
+        self._tables: list[EnergyTable] = []
+        self._table_numbers: dict[tuple[int, PowerBudget], int] = {}
+        nodes = len(machines)
+        self._table_of: Ints = np.full(nodes, -1, dtype=np.int64)
+        super().__init__(machines, settings, interval_s)
+
+    def publish(self, node: int, published: PublishedNode) -> None:
+        """Take the class and the caps of a node."""
+        self._table_of[node] = self._table_number(node, published.budget)
+        super().publish(node, published)
 
     def _table_number(self, node: int, budget: PowerBudget) -> int:
         group = int(self._machines.group[node])
@@ -85,7 +95,7 @@ class EnergyScores(NodeScores):
         power = self._machines.groups[int(self._machines.group[node])].power
         for place, workload_class in enumerate(_CLASSES):
             row = energy_row(cpu, table.gpu, published.schedulable_class, power, workload_class)
-            self._rows_by_class[place, :, node] = row.base, row.cpu_points, row.gpu_points
+            self._set_row(place, node, row)
 
     def _refresh_all(self) -> None:
         # A node's row changes only where its load is measured, which few reports move by a tenth.

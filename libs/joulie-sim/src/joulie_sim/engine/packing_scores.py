@@ -9,18 +9,18 @@ from joulie_core.powerest.marginal import Coefficients
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v1 import TENTHS, tenth_of
 from joulie_core.scoring.energy_v2 import PackingScore
-from joulie_core.scoring.prepared import AffineRow
 from joulie_core.scoring.state import TwinSnapshot
-from joulie_sim.engine.arrays import Floats, Ints
+from joulie_sim.engine.arrays import Ints
 from joulie_sim.engine.control_plane import PublishedNode
+from joulie_sim.engine.energy_scores import EnergyRows
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.node_scores import NodeScores, ScoreSettings, rounded_scores
+from joulie_sim.engine.node_scores import ScoreSettings
 
 _CLASSES: Final = tuple(WorkloadClass)
 _POLICY: Final = PackingScore()
 
 
-class PackingScores(NodeScores):
+class PackingScores(EnergyRows):
     """Scores of all nodes for any pod, as the extender has them between two reports; arguments as in `NodeScores`."""
 
     def __init__(self, machines: Machines, settings: ScoreSettings, interval_s: float) -> None:
@@ -29,10 +29,6 @@ class PackingScores(NodeScores):
         self._held_milli: Ints = np.zeros(nodes, dtype=np.int64)
         self._held_gpus: Ints = np.zeros(nodes, dtype=np.int64)
         self._jobs: dict[int, tuple[int, PodDemand]] = {}
-        #: Tenth of the CPU load that each row is of; -1 before there is one, or where load is not measured.
-        self._tenths: Ints = np.full(nodes, -1, dtype=np.int64)
-        #: By class: base, points per share of CPUs and of GPUs.
-        self._rows_by_class: Floats = np.zeros((len(_CLASSES), 3, nodes))
         super().__init__(machines, settings, interval_s)
 
     def bound(self, job: int, node: int, demand: PodDemand, now_s: float) -> None:
@@ -49,19 +45,6 @@ class PackingScores(NodeScores):
         self._hold(node, demand, -1)
         super().ended(job)
         self._refresh(node)
-
-    def scores(self, nodes: Ints, demand: PodDemand) -> Floats:
-        """Return the extender's answer for the candidates: whole numbers from 0 to SCORE_MAX."""
-        cpu, gpu = _POLICY.size(demand)
-        base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(demand.workload_class)]
-        points: Floats = (base - cpu_points * cpu - gpu_points * gpu).take(nodes)
-        points *= self._factor
-        return rounded_scores(points, self._settings.score_max)
-
-    def row(self, node: int, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
-        """Return the row of one node, for comparison with `PackingScore.row`."""
-        base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(workload_class), :, node]
-        return AffineRow(float(base), float(cpu_points), float(gpu_points), 0.0)
 
     def snapshot(self, node: int, published: PublishedNode) -> TwinSnapshot:
         """Return what the row of a node is made of."""
@@ -98,7 +81,7 @@ class PackingScores(NodeScores):
                 workload_class=workload_class,
                 trend_scale=1.0,
             )
-            self._rows_by_class[place, :, node] = row.base, row.cpu_points, row.gpu_points
+            self._set_row(place, node, row)
 
     def _refresh_all(self) -> None:
         # A node's row changes with a report only where its load is measured, which few reports move by a tenth.
