@@ -52,9 +52,8 @@ class PackingScores(EnergyRows):
         return TwinSnapshot(
             published.schedulable_class,
             measured_watts=self._measured.item(node),
-            # As a twin has them: percent with one decimal.
-            cpu_cap_share=round(budget.cpu_share * 100.0, 1) / 100.0,
-            gpu_cap_share=round(budget.gpu_share * 100.0, 1) / 100.0,
+            cpu_cap_share=budget.cpu_pct / 100.0,
+            gpu_cap_share=budget.gpu_pct / 100.0,
             assumed_watts=self._assumed_watts.item(node),
             held_cores=self._held_milli.item(node) / 1000.0,
             held_gpus=float(self._held_gpus.item(node)),
