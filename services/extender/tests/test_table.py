@@ -461,7 +461,7 @@ def test_every_form_of_a_score_has_the_pods_watts_with_the_pue_where_that_counts
     table = make_table(Clock(), weigh_pue=weigh_pue, coefficients=Coefficients(cpu_util=cpu_util))
     table.on_twin("a", None, replace(MEASURED, pue=2.0, trend_w_per_min=-600.0))
     entry = table.entry("a")
-    assert table.pue(entry) == (2.0 if weigh_pue else None)
+    assert table.situation(entry).pue == (2.0 if weigh_pue else None)
     # Falling power counts with 25 points at most.
     expected = (300 - watts) / 600 * 70 + 25
     assert table.explain(entry, EIGHT_CORES).score == pytest.approx(expected)

@@ -26,7 +26,7 @@ from joulie_core.scoring.filter import FilterReason, is_sleeping
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
 from joulie_core.scoring.registry import DEFAULT_SCORE
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 from joulie_extender.node_entry import NodeEntry
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
@@ -163,9 +163,10 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def pue(self, entry: NodeEntry) -> float | None:
-        """Return the PUE that weights the node's marginal watts."""
-        return entry.state.pue if self.config.weigh_pue and entry.state else None
+    def situation(self, entry: NodeEntry) -> NodeSituation:
+        """Return what the node's scores are made of."""
+        pue = entry.state.pue if self.config.weigh_pue and entry.state else None
+        return NodeSituation(entry.state, entry.power, self.config.coefficients, entry.stale, pue)
 
     def row(self, entry: NodeEntry, workload_class: WorkloadClass) -> AffineRow:
         """Return the node's row, in points of 100, for the current cluster."""
@@ -173,27 +174,11 @@ class NodeTable:
 
     def explain(self, entry: NodeEntry, demand: PodDemand) -> ExplainedScore:
         """Return the node's score for a pod by the plain form, in points of 100."""
-        return self.config.score.explain(
-            entry.state,
-            stale=entry.stale,
-            power=entry.power,
-            coefficients=self.config.coefficients,
-            pue=self.pue(entry),
-            demand=demand,
-            cluster=self.terms,
-        )
+        return self.config.score.explain(self.situation(entry), demand, self.terms)
 
     def _row(self, entry: NodeEntry, profile: ScoreProfile) -> AffineRow:
         workload_class, trend_scale = profile
-        return self.config.score.row(
-            entry.state,
-            stale=entry.stale,
-            power=entry.power,
-            coefficients=self.config.coefficients,
-            pue=self.pue(entry),
-            workload_class=workload_class,
-            trend_scale=trend_scale,
-        )
+        return self.config.score.row(self.situation(entry), workload_class, trend_scale)
 
     def _entry(self, key: str) -> NodeEntry:
         name = NodeName(key)

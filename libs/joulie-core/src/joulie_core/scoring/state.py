@@ -10,10 +10,11 @@ Source: docs/decisions/0002-extender.md.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import fsum
-from typing import Final
+from typing import Final, NamedTuple
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
 from joulie_core.plausible import HIGHEST_VALUE, limit_watts, plausible_value
+from joulie_core.powerest.marginal import Coefficients, NodePower
 from joulie_core.timestamps import epoch_seconds
 from joulie_core.twin import stress
 from joulie_core.twin.pue import HIGHEST_PLAUSIBLE
@@ -68,6 +69,25 @@ class TwinSnapshot:
         if free_pct is None:
             return None
         return free_pct - (self.assumed_watts + added_watts) / self.capped_watts * 100
+
+
+class NodeSituation(NamedTuple):
+    """A node as its scores see it."""
+
+    #: None where the node has none.
+    twin: TwinSnapshot | None
+    power: NodePower
+    #: Of the estimate of a pod's watts.
+    coefficients: Coefficients = Coefficients()
+    #: Whether the twin is too old, or the whole view of the cluster is.
+    stale: bool = False
+    #: None where it is unknown or not to be weighted.
+    pue: float | None = None
+
+    @property
+    def fresh(self) -> TwinSnapshot | None:
+        """The twin, where it can be believed."""
+        return None if self.stale else self.twin
 
 
 def node_state(status: NodeTwinStatus) -> TwinSnapshot:
