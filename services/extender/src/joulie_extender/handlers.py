@@ -69,7 +69,7 @@ class Handlers:
         return DirectReply(self._scores_reply(query, started))
 
     async def filter(self, request: web.Request) -> web.StreamResponse:
-        """Which candidates the pod may use."""
+        """Answer with the candidates that the pod may use."""
         started = perf_counter()
         async with self._bodies.received(request) as body:
             try:
@@ -87,7 +87,7 @@ class Handlers:
             return answer
 
     async def prioritize(self, request: web.Request) -> web.Response:
-        """How well each candidate suits the pod."""
+        """Answer with the score of each candidate for the pod."""
         started = perf_counter()
         async with self._bodies.received(request) as body:
             try:

@@ -142,7 +142,7 @@ class NodeTable:
 
     @property
     def terms(self) -> ClusterTerms:
-        """What the cluster contributes to every score."""
+        """Contribution of the cluster to every score."""
         return self._sums.terms
 
     def answer(self, names: Sequence[str], demand: PodDemand) -> ScoredNodes:

@@ -115,7 +115,7 @@ class Journal:
         self.watch: Watch | None = None
         """Supervises changes: a disk may block as well."""
         self.problem: str | None = None
-        """Why the last record could not be made, so that nothing new may be set; None where it could."""
+        """Reason why the last record could not be made, so that nothing new may be set; None where it could."""
         self.dropped: tuple[str, ...] = ()
         """Keys of entries that an earlier boot left."""
 

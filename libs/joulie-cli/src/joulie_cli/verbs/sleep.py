@@ -103,7 +103,7 @@ class SleepRow:
 
     @property
     def _standby_watts(self) -> float | None:
-        """What the BMC measures of the server while it is off; None where that is not known.
+        """Watts that the BMC measures of the server while it is off; None where that is not known.
 
         A reading is kept for some intervals, so that one from right after the power-off is of before it. One that is
         not lower than what the server drew while it was on is none either.

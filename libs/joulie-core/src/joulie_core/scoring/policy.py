@@ -30,7 +30,7 @@ class ExplainedScore(Protocol):
 
     @property
     def neutral(self) -> str | None:
-        """Why the terms do not apply; None where they do."""
+        """Reason why the terms do not apply; None where they do."""
 
 
 class ScorePolicy(Protocol):

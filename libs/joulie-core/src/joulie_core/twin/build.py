@@ -56,17 +56,17 @@ class PowerBudget:
 
     @property
     def cpu_capped_watts(self) -> float:
-        """What the CPUs may draw."""
+        """Watts that the CPUs may draw."""
         return self.cpu_tdp_watts * self.cpu_share
 
     @property
     def gpu_capped_watts(self) -> float:
-        """What the GPUs may draw."""
+        """Watts that the GPUs may draw."""
         return self.gpu_tdp_watts * self.gpu_share
 
     @property
     def capped_watts(self) -> float:
-        """What the node may draw."""
+        """Watts that the node may draw."""
         return self.cpu_capped_watts + self.gpu_capped_watts
 
 

@@ -95,7 +95,7 @@ class WatchedNode:
 
     @property
     def maintenance(self) -> str | None:
-        """Why, and by whom, the server is worked on; None where it is not."""
+        """Reason why, and by whom, the server is worked on; None where it is not."""
         text = self.node.annotations.get(labels.MAINTENANCE)
         return None if text is None else printable(text, MOST_OF_MAINTENANCE)
 
