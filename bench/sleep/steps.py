@@ -51,7 +51,7 @@ PENDING: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a pass took: CPU time, the longest time that the event loop waited (CPU and clock), and nodes woken."""
+    """Cost of a pass: CPU time, the longest time that the event loop waited (CPU and clock), and nodes woken."""
 
     cpu_s: float
     block_cpu_s: float

@@ -56,7 +56,8 @@ def test_no_two_public_classes_share_a_name() -> None:
     ids=["modules and classes", "functions and properties"],
 )
 def test_docstrings_name_what_they_document(kinds: tuple[type[ast.AST], ...], questions: frozenset[str]) -> None:
-    first_words = {place: word for module in _MODULES for place, word in _first_words(module, kinds)}
+    modules = [*_MODULES, *_ROOT.glob("bench/**/*.py"), *_ROOT.glob("tools/**/*.py")]
+    first_words = {place: word for module in modules for place, word in _first_words(module, kinds)}
     assert len(first_words) > len(_MODULES), "the search does not find the docstrings"
     assert {place: word for place, word in first_words.items() if word in questions} == {}
 

@@ -47,7 +47,7 @@ _DAEMON_SET: Final = PodTemplate("every-node", "DaemonSet", 0.1)
 
 @dataclass(frozen=True, slots=True)
 class SiteSize:
-    """How large and how fast a site is."""
+    """Size and speed of a site."""
 
     nodes: int = 40
     times: ServerTimes = field(default_factory=ServerTimes)
