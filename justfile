@@ -138,9 +138,10 @@ rbac:
 dashboards:
     python -m tools.dashboards
 
-# the chart's schema of values, from the settings
+# the chart's schema of values and its presets, from the settings
 schema:
     python -m tools.chart_schema
+    python -m tools.chart_presets
 
 # run an experiment (a directory of experiments/) and summarize it; minutes to hours
 experiment NAME:
