@@ -147,6 +147,7 @@ schema:
 experiment NAME:
     python -m experiments.run {{NAME}}
     python -m experiments.report {{NAME}}
+    python -m experiments.presets
 
 # benchmarks of the services, against limits
 bench WHAT *ARGS:

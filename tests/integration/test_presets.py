@@ -1,9 +1,12 @@
 """Presets are the same in the table, the services, the chart and the simulator's arms."""
 
 import re
+from typing import Any
 
 import pytest
 import yaml
+from experiments.presets import PAGE, measured, presets
+from experiments.rows import write_rows
 from tests.chart import CHART, SLEEP_PRESET, Helm, HelmError, containers, env_of, find, rules
 
 from joulie_api.presets import DEFAULT_PRESET, PRESETS, PresetName
@@ -141,3 +144,53 @@ def test_the_notes_name_the_preset(helm: Helm, preset):
     notes = helm.notes(values_of(preset))
     assert f"Preset {preset}: {PRESETS[preset].summary}" in notes
     assert ("before a NodeSleepPolicy selects it" in notes) == PRESETS[preset].sleeps
+
+
+def between(name: str) -> str:
+    """Return what stands in the page between the comments that name it."""
+    found = re.search(f"<!-- begin {name} -->\n(.*?)\n<!-- end {name} -->", PAGE.read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_page_has_the_tables_of_the_code_and_of_the_experiments():
+    assert between("presets") == presets(), "run `python -m experiments.presets`"
+    assert between("measured") == measured(), "run `python -m experiments.presets`"
+
+
+def row(arm: str, seed: int, kwh: float, p95: float) -> dict[str, Any]:
+    """Return a row with standard jobs without GPUs, and no others."""
+    group = {"done": 5, "stretch_p95": p95}
+    figures = {
+        "protocol": "steady",
+        "load": 0.5,
+        "seed": seed,
+        "arm": arm,
+        "end_s": 100,
+        "it_kwh": kwh,
+        "core_hours": 1,
+    }
+    for name in ("performance_cpu", "performance_gpu", "standard_cpu", "standard_gpu"):
+        there = name == "standard_cpu"
+        figures |= {f"{name}_{key}": value if there else 0 for key, value in group.items()}
+    return figures
+
+
+@pytest.mark.parametrize(
+    ("p95", "kept"),
+    [((1.005, 1.005), "yes"), ((1.02, 1.02), "no"), ((0.9, 1.1), "not shown")],
+    ids=["within", "above", "too few seeds to tell"],
+)
+def test_a_preset_has_a_line_for_each_experiment_with_its_arm_and_says_who_pays(tmp_path, p95, kept):
+    rows = [row("kube_default", seed, 100.0, 1.0) for seed in (0, 1)]
+    rows += [row(PRESET_ARMS[PresetName.SCORE].name, seed, 90.0, each) for seed, each in enumerate(p95)]
+    directory = tmp_path / "10-some"
+    directory.mkdir()
+    (directory / "config.toml").write_text("")
+    write_rows(directory / "runs.csv", rows)
+    (line,) = (line for line in measured(tmp_path).splitlines() if line.startswith("| `"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:4] == ["`score`", "10-some", "0.5", "10.0 ±0.0"]
+    assert "(standard, CPU, at 0.5)" in cells[4]
+    assert cells[5] == kept
+    assert "No experiment has rows of the arm of `sleep`" in measured(tmp_path)
