@@ -56,8 +56,8 @@ def measured(root: Path = ROOT) -> str:
     rows = [row for name in PRESETS for experiment, loads in found.items() for row in _rows(name, experiment, loads)]
     missing = [name for name in PRESETS if not any(row[0] == f"`{name}`" for row in rows)]
     notes = [
-        f"No experiment has rows of the arm of `{name}`, `{PRESET_ARMS[name].name}`, yet: what it saves, and who pays, "
-        "is not stated here."
+        f"No experiment has rows of the arm of `{name}`, `{PRESET_ARMS[name].name}`, yet: its savings are not "
+        "stated here."
         for name in missing
     ]
     return "\n\n".join([_text_table(titles, rows), *notes])
