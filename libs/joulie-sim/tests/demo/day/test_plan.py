@@ -79,7 +79,9 @@ def test_a_server_draws_more_under_load_and_with_its_gpus_than_idle():
     assert power.idle_watts("h100-0") > power.watts("h100-0", cpu_utilization=0.0, gpu_watts=0.0)
 
 
-@pytest.mark.parametrize("other", [["--trace", "openb", "x"], ["--policy", "static_partition"], ["--keep"]])
+@pytest.mark.parametrize(
+    "other", [["--trace", "openb", "x"], ["--policy", "static_partition"], ["--preset", "score"], ["--keep"]]
+)
 def test_a_day_refuses_options_of_a_single_run(other, capsys):
     with pytest.raises(SystemExit):
         parse_options(["--day", *other])
