@@ -31,12 +31,12 @@ from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.notices import sleep_event
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.pacing import LoopTurns, PassPacing
-from joulie_operator.sleep.planner import SleepPlan, SleepPlanner
-from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_policies
+from joulie_operator.sleep.planner import SleepPlan, SleepPlanner, UsablePolicy, usable_policies
 from joulie_operator.sleep.power_requests import LostMarks, SleepPowerRequest, wanted_power
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
+from joulie_operator.sleep.windows import UnusableSpec
 from joulie_operator.sleep.writer import SleepWriter
 
 _log = structlog.get_logger()
