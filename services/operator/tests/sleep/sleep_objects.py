@@ -4,7 +4,7 @@ import json
 
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
-from joulie_operator.sleep.objects import read_node
+from joulie_operator.sleep.nodes import read_node
 from joulie_operator.sleep.watches import WatchedCluster
 from joulie_testing.api import make_node, make_pod
 

@@ -29,7 +29,7 @@ from joulie_core.sleep.model import OTHERS
 from joulie_core.sleep.shutdowns import marked_shutdown
 from joulie_core.sleep_state import CLOSED_TO_PODS, SWITCHED_OFF
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.objects import WatchedNode
+from joulie_operator.sleep.nodes import WatchedNode
 from joulie_operator.sleep.windows import UnusableSpec, windows_of
 
 _WORK: Final = "decide about sleep of a policy"
