@@ -12,7 +12,8 @@ from joulie_actuator.gpus import GpuHandler
 from joulie_actuator.hardware import machine_lock
 from joulie_actuator.hardware.gpu.driver import GpuDriver
 from joulie_actuator.hardware.gpu.host import host_gpu_drivers
-from joulie_actuator.hardware.journal import Journal, JournalError, JournalHeldError
+from joulie_actuator.hardware.journal import Journal, JournalHeldError
+from joulie_actuator.hardware.journal_file import JournalError
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.sysfs import OsCalls, SysfsTree
