@@ -23,7 +23,8 @@ from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
-from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, read_pod
+from joulie_operator.sleep.nodes import WatchedNode, read_node
+from joulie_operator.sleep.pods import WatchedPod, read_pod
 from joulie_operator.sleep.records import state_label, stored_text
 from joulie_operator.sleep.watches import WatchedCluster
 from joulie_operator.sleep.writer import SleepWriter

@@ -14,8 +14,9 @@ from joulie_core.names import NodeName
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
+from joulie_operator.sleep.planner import UsablePolicy
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
+from joulie_operator.sleep.windows import UnusableSpec
 
 NOW_S = 1_800_000_000.0
 NOW, EARLIER = rfc3339(NOW_S, "seconds"), rfc3339(NOW_S - 600, "seconds")

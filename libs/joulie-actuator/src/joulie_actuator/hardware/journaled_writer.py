@@ -20,7 +20,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from joulie_actuator.hardware import ownership
-from joulie_actuator.hardware.journal import Journal, JournalEntry, JournalError
+from joulie_actuator.hardware.journal import Journal
+from joulie_actuator.hardware.journal_file import JournalEntry, JournalError
 from joulie_actuator.hardware.journaled_reader import JournaledReader, record_done
 from joulie_actuator.hardware.knob import HardwareFailure, Knob, SwitchedLimit
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob

@@ -1,6 +1,6 @@
 """The next record of every node: its own state machine, then the nodes that are needed, then those that may sleep.
 
-Guarantees, for every node that is put to sleep: it is permitted (`bounds.sleep_refusal`), the group keeps its minimum
+Guarantees, for every node that is put to sleep: it is permitted (`machine.sleep_refusal`), the group keeps its minimum
 and its spare nodes, and of its zone no more than the share of the settings is off, not ready, or on the way to it; no
 pod that waits has room on it and on no other node. While pending pods are unknown no node goes to sleep. No more nodes
 are switched on at a time than may boot, in all and in one rack.
@@ -13,9 +13,9 @@ from functools import cached_property
 
 from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.names import NodeName
-from joulie_core.sleep.bounds import BootRoom, sleep_refusal
+from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import Rooms
-from joulie_core.sleep.machine import advance, moved
+from joulie_core.sleep.machine import advance, moved, sleep_refusal
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake, spare_key
 from joulie_core.sleep.windows import AwakeWindow

@@ -1,14 +1,17 @@
-"""The next record of every node, policy by policy; no I/O.
+"""The nodes of each policy, and the next record of every node, policy by policy; no I/O.
 
-Guarantees that only nodes of a policy in `Act` are put to sleep; that every other node which is not awake, or which
-Joulie switched off last, is woken; and that a recommendation changes nothing.
+Guarantees that a node belongs to at most one policy; that only nodes of a policy in `Act` are put to sleep; that every
+other node which is not awake, or which Joulie switched off last, is woken; and that a recommendation changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from joulie_api.failures import Failures
+from joulie_api.wire import Versioned
+from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SleepMode
 from joulie_core.names import NodeName
@@ -26,9 +29,24 @@ from joulie_core.sleep.model import OTHERS
 from joulie_core.sleep.shutdowns import marked_shutdown
 from joulie_core.sleep_state import CLOSED_TO_PODS, SWITCHED_OFF
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UsablePolicy
+from joulie_operator.sleep.nodes import WatchedNode
+from joulie_operator.sleep.windows import UnusableSpec, windows_of
 
 _WORK: Final = "decide about sleep of a policy"
+
+
+@dataclass(frozen=True, slots=True)
+class UsablePolicy:
+    """A policy, and its nodes."""
+
+    name: str
+    mode: SleepMode
+    settings: SleepSettings
+    windows: tuple[AwakeWindow, ...]
+    nodes: frozenset[NodeName]
+    #: Selected nodes that belong to other policies: how many, by the name of the policy.
+    taken: Mapping[str, int]
+    selector: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +59,27 @@ class SleepPlan:
     recommended: Mapping[str, frozenset[NodeName]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """The nodes that one decision is about, and its limits."""
-
-    names: frozenset[NodeName]
-    settings: SleepSettings
-    windows: tuple[AwakeWindow, ...] = ()
+def usable_policies(
+    policies: Iterable[Versioned[NodeSleepPolicy]], nodes: Mapping[str, WatchedNode], managed: Iterable[NodeName]
+) -> tuple[dict[str, UsablePolicy], dict[str, UnusableSpec]]:
+    """Return the policies that can be used, by name, and the errors of the others."""
+    usable: dict[str, UsablePolicy] = {}
+    errors: dict[str, UnusableSpec] = {}
+    everything = frozenset(name for name in managed if name in nodes)
+    owners: dict[NodeName, str] = {}
+    for policy in sorted(policies, key=lambda each: each.name):
+        spec = policy.model.spec
+        selected = {name for name in everything if spec.node_selector.items() <= nodes[name].node.labels.items()}
+        own = frozenset(selected - owners.keys())
+        taken = Counter(owners[name] for name in selected - own)
+        owners |= dict.fromkeys(own, policy.name)
+        try:
+            windows = windows_of(spec)
+        except UnusableSpec as error:
+            errors[policy.name] = error
+            continue
+        usable[policy.name] = UsablePolicy(policy.name, spec.mode, spec, windows, own, taken, spec.node_selector)
+    return usable, errors
 
 
 @dataclass(slots=True)
@@ -87,16 +119,17 @@ class SleepPlanner:
         for policy in acting:
             # What fails for one policy leaves its nodes in their states.
             with self.failures.contained(_WORK, policy=policy.name):
-                found = _decide(facts, current, _scope_of(policy), now_s)
+                found = _decide(policy, facts, current, now_s)
                 current |= found
                 decided |= found
         if released:
             # All of them have to be awake, as fast as the rates permit.
             all_nodes = MinAwakeSpec.model_construct(count=len(facts.nodes), spare=0)
             everything = self.release.model_copy(update={"min_awake": all_nodes})
+            rest = UsablePolicy("", SleepMode.ACT, everything, (), released, {}, {})
             together = SleepFacts({name: replace(node, group="") for name, node in facts.nodes.items()}, facts.pending)
-            with self.failures.contained(_WORK, policy=""):
-                decided |= _decide(together, current, _Scope(released, everything), now_s)
+            with self.failures.contained(_WORK, policy=rest.name):
+                decided |= _decide(rest, together, current, now_s)
         recommended: dict[str, frozenset[NodeName]] = {}
         for policy in policies:
             if policy.mode is SleepMode.RECOMMEND:
@@ -120,27 +153,20 @@ class SleepPlanner:
             for name, node in facts.nodes.items()
         }
         imagined_facts = SleepFacts(nodes, facts.pending)
-        found = _decide(imagined_facts, {**records, **imagined}, _scope_of(policy), now_s)
+        found = _decide(policy, imagined_facts, {**records, **imagined}, now_s)
         self._imagined |= found
         return frozenset(name for name, record in found.items() if record.state in CLOSED_TO_PODS)
 
 
-def _scope_of(policy: UsablePolicy) -> _Scope:
-    return _Scope(policy.nodes, policy.settings, policy.windows)
-
-
 def _decide(
-    facts: SleepFacts,
-    records: Mapping[NodeName, SleepRecord],
-    scope: _Scope,
-    now_s: float,
+    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
 ) -> dict[NodeName, SleepRecord]:
-    """Decide about some nodes; the others count in their zones and have room for pods."""
+    """Decide about the nodes of a policy; the others count in their zones and have room for pods."""
     nodes: list[SleepNode] = []
     used: dict[NodeName, SleepRecord] = {}
     for name, node in facts.nodes.items():
         record = records.get(name)
-        if name in scope.names:
+        if name in policy.nodes:
             nodes.append(node)
             if record is not None:
                 used[name] = record
@@ -150,9 +176,9 @@ def _decide(
             nodes.append(replace(node, group=OTHERS, power=None, ready=False if going else node.ready))
             if record is not None and record.state is SleepState.WAKING:
                 used[name] = record
-    cluster = SleepCluster(nodes=nodes, pending=facts.pending, windows=scope.windows)
-    found = decide(cluster, used, now_s, scope.settings)
-    return {name: found[name] for name in scope.names if name in found}
+    cluster = SleepCluster(nodes=nodes, pending=facts.pending, windows=policy.windows)
+    found = decide(cluster, used, now_s, policy.settings)
+    return {name: found[name] for name in policy.nodes if name in found}
 
 
 def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:

@@ -19,12 +19,14 @@ from joulie_core.kinds.node_sleep_policy import (
 )
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepNode, SleepRecord, SleepState
-from joulie_core.sleep.bounds import BootRoom, rack_of, sleep_refusal
+from joulie_core.sleep.bounds import BootRoom, rack_of
+from joulie_core.sleep.machine import sleep_refusal
 from joulie_core.sleep.power_cycles import cycles_of_day
 from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
+from joulie_operator.sleep.planner import UsablePolicy
+from joulie_operator.sleep.windows import UnusableSpec
 
 #: Characters of a message. A selector, and names of policies, are as long as people write them.
 _MOST_CHARACTERS: Final = 4_096

@@ -7,7 +7,7 @@ from services.operator.tests.sleep.sleep_objects import controlled_by, owned_pod
 
 from joulie_api.errors import DecodeError
 from joulie_core.sleep.model import PodToleration
-from joulie_operator.sleep.objects import PodRole, read_pod
+from joulie_operator.sleep.pods import PodRole, read_pod
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
