@@ -90,5 +90,5 @@ def families(statuses: Mapping[str, NodeSleepPolicyStatus], off: Mapping[NodeNam
         "joulie_operator_sleep_consolidation_watts",
         "Estimate of the power of nodes that consolidation would empty, in watts; only in its mode Recommend.",
         ("policy",),
-        (((name,), each.watts) for name, status in statuses.items() if (each := status.consolidation) is not None),
+        (((name,), found.watts) for name, status in statuses.items() if (found := status.consolidation) is not None),
     )
