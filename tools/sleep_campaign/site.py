@@ -34,7 +34,7 @@ _POLICY_SPEC: Final[dict[str, Any]] = {
     "maxAsleepPercent": 50,
     "idleSeconds": 120,
     "minAwakeSeconds": 60,
-    "drainBelowPercent": 40,
+    "consolidation": {"mode": "Act", "belowPercent": 40},
     "drainTimeoutSeconds": 300,
     "offTimeoutSeconds": 300,
     "bootTimeoutSeconds": 900,

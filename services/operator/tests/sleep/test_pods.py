@@ -61,6 +61,25 @@ def test_a_controller_that_is_not_known_to_replace_pods_protects_them(api_versio
     assert read(owned_pod("p"), ownerReferences=[owner], annotations=annotations).role is PodRole.PROTECTED
 
 
+@pytest.mark.parametrize(
+    ("annotations", "selector", "role"),
+    [
+        ({}, {}, PodRole.MOVABLE),
+        ({"joulie.io/workload-class": "standard"}, {}, PodRole.MOVABLE),
+        ({"joulie.io/workload-class": "performance"}, {}, PodRole.PROTECTED),
+        ({"joulie.io/workload-class": "fast"}, {}, PodRole.PROTECTED),
+        ({}, {"joulie.io/power-profile": "performance"}, PodRole.PROTECTED),
+        ({}, {"joulie.io/power-profile": "eco"}, PodRole.MOVABLE),
+        ({"karpenter.sh/do-not-disrupt": "true"}, {}, PodRole.PROTECTED),
+        ({"karpenter.sh/do-not-disrupt": "false"}, {}, PodRole.MOVABLE),
+    ],
+)
+def test_only_standard_pods_that_do_not_refuse_are_moved(annotations, selector, role):
+    pod = owned_pod("p")
+    pod["spec"]["nodeSelector"] = selector
+    assert read(pod, annotations=annotations).role is role
+
+
 def test_an_owner_that_is_no_controller_replaces_no_pod():
     owner = controlled_by("ReplicaSet", "r") | {"controller": False}
     assert read(owned_pod("p"), ownerReferences=[owner]).role is PodRole.PROTECTED

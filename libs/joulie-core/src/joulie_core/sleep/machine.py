@@ -13,6 +13,7 @@ from typing import Final
 
 from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S, DesiredPower, PowerState
 from joulie_core.kinds.node_sleep_policy import SleepSettings
+from joulie_core.sleep.consolidation import may_be_emptied
 from joulie_core.sleep.model import NodePowerFacts, SleepIntent, SleepNode, SleepReason, SleepRecord, SleepRefusal
 from joulie_core.sleep.power_cycles import cycles_of_day, with_cycle
 from joulie_core.sleep.shutdowns import has_rebooted, longest_shutdown_s, may_go_off, noted, until_now, with_shutdown
@@ -92,7 +93,7 @@ def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSe
     switched_off = _switched_off(record, node, now_s, settings)
     if switched_off is not None:
         return switched_off
-    idle = node.protected_pods == 0 and _movable_pct(node) <= settings.drain_below_percent
+    idle = node.empty or may_be_emptied(node, settings)
     since_s = record.idle_since_s
     if idle is (since_s is not None):
         return record
@@ -112,16 +113,6 @@ def _switched_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
         return None
     state = SleepState.ASLEEP if off and node.ready is False else SleepState.WAKING
     return noted(moved(record, state, SleepReason.LEFT_OFF, now_s), node, now_s, off=off)
-
-
-def _movable_pct(node: SleepNode) -> float:
-    """Return the highest share of a resource that pods which can be evicted have of what is left to pods."""
-    amounts: dict[str, float] = {}
-    for pod in node.movable_pods:
-        for resource, amount in pod.requests.items():
-            amounts[resource] = amounts.get(resource, 0.0) + amount
-    whole = {key: used + max(0.0, node.free.get(key, 0.0)) for key, used in amounts.items()}
-    return max((100.0 * used / whole[key] for key, used in amounts.items() if used), default=0.0)
 
 
 def _cordoned(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:

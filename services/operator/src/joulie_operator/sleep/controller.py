@@ -168,7 +168,7 @@ class SleepController:
         statuses: dict[str, NodeSleepPolicyStatus] = {}
         for name, policy in found.usable.items():
             with self._parts.failures.contained("status of a policy", policy=name):
-                statuses[name] = policy_status(policy, seen.policies[name], sight, found.plan.recommended.get(name))
+                statuses[name] = policy_status(policy, seen.policies[name], sight, found.plan)
         return statuses | {
             name: refused_status(seen.policies[name], error, sight.now_s) for name, error in found.errors.items()
         }

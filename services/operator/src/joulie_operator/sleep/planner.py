@@ -13,7 +13,7 @@ from joulie_api.failures import Failures
 from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SleepMode
+from joulie_core.kinds.node_sleep_policy import ConsolidationMode, MinAwakeSpec, SleepMode
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
     AwakeWindow,
@@ -24,6 +24,7 @@ from joulie_core.sleep import (
     SleepSettings,
     SleepState,
     decide,
+    to_empty,
 )
 from joulie_core.sleep.model import OTHERS
 from joulie_core.sleep.shutdowns import marked_shutdown
@@ -57,6 +58,8 @@ class SleepPlan:
     records: Mapping[NodeName, SleepRecord]
     #: Nodes that would be asleep, by the name of a policy in `Recommend`.
     recommended: Mapping[str, frozenset[NodeName]]
+    #: Nodes that would be emptied, in that order, by the name of a policy whose consolidation is in `Recommend`.
+    to_empty: Mapping[str, tuple[SleepNode, ...]]
 
 
 def usable_policies(
@@ -131,17 +134,29 @@ class SleepPlanner:
             with self.failures.contained(_WORK, policy=rest.name):
                 decided |= _decide(rest, together, current, now_s)
         recommended: dict[str, frozenset[NodeName]] = {}
+        emptied: dict[str, tuple[SleepNode, ...]] = {}
         for policy in policies:
-            if policy.mode is SleepMode.RECOMMEND:
-                with self.failures.contained(_WORK, policy=policy.name):
-                    recommended[policy.name] = self._recommend(facts, current, policy, now_s)
+            if policy.mode is SleepMode.OBSERVE:
+                continue
+            with self.failures.contained(_WORK, policy=policy.name):
+                seen, states = facts, current
+                if policy.mode is SleepMode.RECOMMEND:
+                    seen, states = self._imagine(facts, current, policy, now_s)
+                    found = _decide(policy, seen, states, now_s)
+                    self._imagined |= found
+                    states = {**states, **found}
+                    closed = (name for name, record in found.items() if record.state in CLOSED_TO_PODS)
+                    recommended[policy.name] = frozenset(closed)
+                if policy.settings.consolidation.mode is ConsolidationMode.RECOMMEND:
+                    emptied[policy.name] = _to_empty(policy, seen, states, now_s)
         planned = {name for policy in policies if policy.mode is SleepMode.RECOMMEND for name in policy.nodes}
         self._imagined = {name: record for name, record in self._imagined.items() if name in planned}
-        return SleepPlan(decided, recommended)
+        return SleepPlan(decided, recommended, emptied)
 
-    def _recommend(
+    def _imagine(
         self, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], policy: UsablePolicy, now_s: float
-    ) -> frozenset[NodeName]:
+    ) -> tuple[SleepFacts, dict[NodeName, SleepRecord]]:
+        """Return what would be seen if a policy in `Recommend` had been in `Act`."""
         imagined = {name: record for name, record in self._imagined.items() if name in policy.nodes}
         for name, record in imagined.items():
             node = facts.nodes.get(name)
@@ -149,19 +164,33 @@ class SleepPlanner:
             if record.state in CLOSED_TO_PODS and (node is None or not node.empty):
                 imagined[name] = SleepRecord(since_s=now_s, sleeps=record.sleeps)
         nodes = {
-            name: _imagine(node, imagined.get(name), now_s) if name in policy.nodes else node
+            name: _imagined(node, imagined.get(name), now_s) if name in policy.nodes else node
             for name, node in facts.nodes.items()
         }
-        imagined_facts = SleepFacts(nodes, facts.pending)
-        found = _decide(policy, imagined_facts, {**records, **imagined}, now_s)
-        self._imagined |= found
-        return frozenset(name for name, record in found.items() if record.state in CLOSED_TO_PODS)
+        return SleepFacts(nodes, facts.pending), {**records, **imagined}
 
 
 def _decide(
     policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
 ) -> dict[NodeName, SleepRecord]:
-    """Decide about the nodes of a policy; the others count in their zones and have room for pods."""
+    """Decide about the nodes of a policy."""
+    cluster, used = _seen_by(policy, facts, records)
+    found = decide(cluster, used, now_s, policy.settings)
+    return {name: found[name] for name in policy.nodes if name in found}
+
+
+def _to_empty(
+    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
+) -> tuple[SleepNode, ...]:
+    """Return the nodes of a policy that consolidation would empty."""
+    cluster, used = _seen_by(policy, facts, records)
+    return tuple(node for node in to_empty(cluster, used, now_s, policy.settings) if node.name in policy.nodes)
+
+
+def _seen_by(
+    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord]
+) -> tuple[SleepCluster, dict[NodeName, SleepRecord]]:
+    """Return the nodes as a policy decides about them; those of others count in their zones and have room for pods."""
     nodes: list[SleepNode] = []
     used: dict[NodeName, SleepRecord] = {}
     for name, node in facts.nodes.items():
@@ -176,12 +205,10 @@ def _decide(
             nodes.append(replace(node, group=OTHERS, power=None, ready=False if going else node.ready))
             if record is not None and record.state is SleepState.WAKING:
                 used[name] = record
-    cluster = SleepCluster(nodes=nodes, pending=facts.pending, windows=policy.windows)
-    found = decide(cluster, used, now_s, policy.settings)
-    return {name: found[name] for name in policy.nodes if name in found}
+    return SleepCluster(nodes=nodes, pending=facts.pending, windows=policy.windows), used
 
 
-def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:
+def _imagined(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:
     """Return a node as it would be seen in a state that is only imagined, with a wake path that is proved."""
     state = record.state if record is not None else SleepState.AWAKE
     off = state in SWITCHED_OFF

@@ -19,6 +19,8 @@ from joulie_api.node_pods import ends_with_node
 from joulie_api.wire import decode_pod
 from joulie_api.wire.metadata import WireConditions, WireOwner, controller_of
 from joulie_api.wire.pods import WirePorts
+from joulie_core.demand import WorkloadClass, workload_class
+from joulie_core.labels import WORKLOAD_CLASS
 from joulie_core.pod import Container
 from joulie_core.powerest.pod_demand import requested
 from joulie_core.sleep import SleepPod
@@ -37,6 +39,10 @@ _KEPT: Final = 4096
 _SYSTEM: Final = "kube-system"
 #: Of Cluster Autoscaler, which other tools follow too: `false` forbids an eviction, `true` allows that of local data.
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+#: Of Karpenter: `true` forbids an eviction.
+_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+#: Annotations of a standard pod; any other value is not known to be one.
+_STANDARD: Final = (None, WorkloadClass.STANDARD)
 #: API group and kind of the controllers that replace an evicted pod by another one that does the same. All others are
 #: of work that an eviction interrupts, or have rules of their own.
 _REPLACING: Final = frozenset({("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")})
@@ -50,8 +56,8 @@ class PodRole(Enum):
 
     #: Of a DaemonSet, or static: ends with the node.
     NODE_OWN = auto()
-    #: Must not be evicted: in kube-system, of no controller that is known to replace it, with data on the node, or said
-    #: so by its owner.
+    #: Must not be evicted: in kube-system, of the class performance, of no controller that is known to replace it, with
+    #: data on the node, or said so by its owner.
     PROTECTED = auto()
     #: Its controller replaces it elsewhere.
     MOVABLE = auto()
@@ -172,12 +178,13 @@ def read_pod(raw: bytes) -> WatchedPod:
     refused = scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
     volumes = spec.volumes or []
     simulated = all(is_simulated(each) for each in volumes)
-    fits = _kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated)
+    fits, demands = _kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated)
+    standard = demands is WorkloadClass.STANDARD and (meta.annotations or {}).get(WORKLOAD_CLASS) in _STANDARD
     return WatchedPod(
         name=meta.name,
         namespace=namespace,
         node=spec.node_name or None,
-        role=_role(meta, owner, volumes),
+        role=_role(meta, owner, volumes, standard=standard),
         ending=meta.deletion_timestamp is not None,
         unschedulable=refused and scheduled is not None and not _NO_NODE_LOOKED_AT.match(scheduled.message),
         daemon_set=f"{namespace}/{owner.name}" if owner is not None and of_daemon_set else "",
@@ -204,24 +211,26 @@ def _kept_labels(raw: bytes) -> Mapping[str, str]:
     return decode(_LABELS.decode, raw, "Pod") or _NO_LABELS
 
 
-def _role(meta: _PodMeta, owner: WireOwner | None, volumes: list[_Volume]) -> PodRole:
+def _role(meta: _PodMeta, owner: WireOwner | None, volumes: list[_Volume], *, standard: bool) -> PodRole:
     annotations = meta.annotations or {}
     if ends_with_node(annotations, owner.kind if owner is not None else ""):
         return PodRole.NODE_OWN
     safe = annotations.get(_SAFE_TO_EVICT)
     replaced = owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) in _REPLACING
-    if meta.namespace == _SYSTEM or not replaced or safe == "false":
+    refused = safe == "false" or annotations.get(_DO_NOT_DISRUPT) == "true"
+    if meta.namespace == _SYSTEM or not standard or not replaced or refused:
         return PodRole.PROTECTED
     local = any("emptyDir" in each or "hostPath" in each for each in volumes)
     return PodRole.PROTECTED if local and safe != "true" else PodRole.MOVABLE
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept_fit(spec: bytes, *, simulated: bool) -> SleepPod:
+def _kept_fit(spec: bytes, *, simulated: bool) -> tuple[SleepPod, WorkloadClass]:
+    """Return what decides where a pod fits, and the class that its constraints demand."""
     pod, rules = decode_pod(b'{"metadata":{},"spec":' + spec + b"}"), read_rules(spec)
     names = {"cpu", "memory", *_named(pod.containers), *_named(pod.init_containers), *pod.requests}
     amounts = {name: float(requested(pod, name)) for name in sorted(names)}
-    return SleepPod(
+    fit = SleepPod(
         requests={name: amount for name, amount in amounts.items() if amount} | {"pods": 1.0},
         node_selector=pod.node_selector,
         required_terms=pod.required_terms,
@@ -231,6 +240,7 @@ def _kept_fit(spec: bytes, *, simulated: bool) -> SleepPod:
         spreads=rules.spreads,
         uncertain=rules.uncertain or not simulated,
     )
+    return fit, workload_class(pod)
 
 
 def _named(containers: tuple[Container, ...]) -> set[str]:

@@ -102,7 +102,7 @@ class Decided:
         self.asked.append((facts, list(policies), now_s))
         if self.error is not None:
             raise self.error
-        return SleepPlan(dict(self.records), self.recommended)
+        return SleepPlan(dict(self.records), self.recommended, {})
 
 
 class World:

@@ -13,13 +13,13 @@ TIMES = {
     "maxAsleepPercent": 40,
     "idleSeconds": 11,
     "minAwakeSeconds": 12,
-    "drainBelowPercent": 13,
+    "consolidation": {"mode": "Act", "belowPercent": 13},
     "drainTimeoutSeconds": 14,
     "offTimeoutSeconds": 15,
     "bootTimeoutSeconds": 16,
     "bootAttempts": 4,
     "backOffSeconds": 17,
-    "rates": {"poweringOff": 5, "waking": 6, "wakingPerRack": 7, "powerCyclesPerDay": 8},
+    "rates": {"poweringOff": 5, "emptying": 2, "waking": 6, "wakingPerRack": 7, "powerCyclesPerDay": 8},
     "rackLabel": "dc.example/rack",
 }
 
