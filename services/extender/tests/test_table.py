@@ -142,10 +142,12 @@ def test_any_history_of_changes_ends_in_the_scores_of_the_formula(changes, deman
         assert abs(each["Score"] - expected * score_max / 100) <= 0.5 + 0.031 * score_max / 100
 
 
+@pytest.mark.parametrize(
+    "policy", [SCORE_POLICIES["energy_v1"], SCORE_POLICIES["energy_v2"]], ids=lambda each: each.name
+)
 @given(CHANGES, DEMANDS, st.sampled_from([1, 10, 100]))
-def test_any_history_of_changes_ends_in_the_scores_of_the_selected_policy(changes, demand, score_max):
+def test_any_history_of_changes_ends_in_the_scores_of_the_selected_policy(policy, changes, demand, score_max):
     power = replace(POWER, curves=CURVES)
-    policy = SCORE_POLICIES["energy_v1"]
     table = make_table(Clock(), score_max=score_max, read_power=lambda *_: power, score_policy=policy)
     play(table, changes, between=lambda: table.answer(NAMES, demand))
     for each in msgspec.json.decode(table.answer(NAMES, demand).body):
