@@ -9,9 +9,8 @@ Source: kube-scheduler's extender API v1, HostPriorityList; docs/results/cost-pe
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -35,15 +34,14 @@ SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
 RowMaker = Callable[[ScoreProfile], AffineRow]
 #: All that a score depends on beside the row: size of the pod in CPUs and GPUs, and the pressure where it counts.
 _RequestKey = tuple[float, float, float]
-#: Request keys that are remembered for each profile: with 5,000 unlike nodes up to 160 KB each.
+#: Request keys that are remembered for each profile: with 5,000 unlike nodes up to 80 KB each.
 _REQUEST_KEYS: Final = 32
 #: Rows that are kept for each node, of which all but one may be of no node any more.
-_ROWS_A_NODE: Final = 4
+_ROWS_A_NODE: Final = 2
 #: Position of all nodes that are not known.
 _UNKNOWN: Final = 0
-#: In place of the number of a row, and of what is made of a row.
+#: Number and row of a node whose row was not made yet.
 _NO_ROW: Final = 0
-_MISSING: Final = b""
 _UNUSED_ROW: Final = AffineRow(0.0, 0.0, 0.0, 0.0)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -80,7 +78,7 @@ class ScoreTable:
         self._free: list[int] = []
         self._makers: list[RowMaker] = [lambda _profile: policy.unknown_row]
         #: Of each node, its entry in the reply from the host on.
-        self._hosts: list[bytes] = [_MISSING]
+        self._hosts: list[bytes] = [b""]
         width = len(str(score_max))
         #: By score: an entry of the reply up to the host.
         prefixes = tuple(b',{"Score":%*d,' % (width, score) for score in range(score_max + 1))
@@ -95,7 +93,7 @@ class ScoreTable:
         if name not in self._positions:
             if not self._free:
                 self._free.append(len(self._hosts))
-                self._hosts.append(_MISSING)
+                self._hosts.append(b"")
                 self._makers.append(row)
                 for table in self._tables:
                     table.grow()
@@ -118,15 +116,17 @@ class ScoreTable:
 
     def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
         """Score the candidates for a pod."""
-        positions = [*map(self._positions.get, names, repeat(_UNKNOWN))]
-        prefixes = self._profiles[demand.workload_class, terms.trend_scale].prefixes(
-            positions, demand, terms.perf_pressure
-        )
-        hosts = [self._hosts[position] for position in positions]
-        if not all(hosts):
-            hosts = [host or _host(name) for name, host in zip(names, hosts, strict=True)]
-        parts = [_MISSING] * (2 * len(names))
-        parts[::2], parts[1::2] = prefixes, hosts
+        known, hosts = self._positions, self._hosts
+        try:
+            positions = [*map(known.__getitem__, names)]
+            ends = [hosts[position] for position in positions]
+        except KeyError:
+            positions = [known.get(name, _UNKNOWN) for name in names]
+            ends = [hosts[position] or _host(name) for name, position in zip(names, positions, strict=True)]
+        table = self._profiles[demand.workload_class, terms.trend_scale]
+        prefixes = table.prefixes(positions, demand, terms.perf_pressure)
+        parts = [b""] * (2 * len(names))
+        parts[::2], parts[1::2] = prefixes, ends
         return ScoredNodes(names, prefixes, b"[" + b"".join(parts)[1:] + b"]")
 
 
@@ -141,8 +141,10 @@ class _ProfileTable:
         self._prefixes = prefixes
         self._policy = policy
         self._factor = (len(prefixes) - 1) / MAX_SCORE
-        #: By position: the number of the node's row, _NO_ROW where the node has changed since one was made.
+        #: By position: the number of the node's row.
         self._numbers = [_NO_ROW]
+        #: Positions of nodes that have changed since their row was made.
+        self._changed = {_UNKNOWN}
         self._start_rows()
 
     def grow(self) -> None:
@@ -150,24 +152,18 @@ class _ProfileTable:
         self._numbers.append(_NO_ROW)
 
     def forget(self, position: int) -> None:
-        """Drop what was made of a node."""
-        self._numbers[position] = _NO_ROW
+        """Have the row of a node made anew before it is used again."""
+        self._changed.add(position)
 
     def prefixes(self, positions: Sequence[int], demand: PodDemand, perf_pressure: float) -> list[bytes]:
         """Return what the entries of candidates begin with."""
-        numbers = [self._numbers[position] for position in positions]
-        if not all(numbers):
-            self._make_rows(position for position in positions if not self._numbers[position])
-            numbers = [self._numbers[position] for position in positions]
+        changed = self._changed.intersection(positions)
+        if changed:
+            self._make_rows(changed)
         # Performance pods do not compete for performance nodes: to them the pressure is always 0.
         pressure = perf_pressure if self._pressed and demand.workload_class is WorkloadClass.STANDARD else 0.0
-        key = (*self._policy.size(demand), pressure)
-        kept = self._kept_for(key)
-        found = [kept[number] for number in numbers]
-        if not all(found):
-            self._score(kept, key, {*numbers})
-            found = [kept[number] for number in numbers]
-        return found
+        numbers, kept = self._numbers, self._scored((*self._policy.size(demand), pressure))
+        return [kept[numbers[position]] for position in positions]
 
     def _start_rows(self) -> None:
         #: Unlike rows in points of SCORE_MAX by number, and the numbers.
@@ -178,15 +174,15 @@ class _ProfileTable:
         #: By request key and row number: what an entry begins with.
         self._kept: OrderedDict[_RequestKey, list[bytes]] = OrderedDict()
 
-    def _make_rows(self, positions: Iterable[int]) -> None:
+    def _make_rows(self, positions: set[int]) -> None:
         if len(self._rows) > _ROWS_A_NODE * len(self._numbers):
             self._keep_rows_in_use()
         for position in positions:
             base, cpu, gpu, weight = self._makers[position](self._profile)
             factor = self._factor
-            self._numbers[position] = self._number(
-                AffineRow(base * factor, cpu * factor, gpu * factor, weight * factor)
-            )
+            row = AffineRow(base * factor, cpu * factor, gpu * factor, weight * factor)
+            self._numbers[position] = self._number(row)
+        self._changed -= positions
 
     def _number(self, row: AffineRow) -> int:
         number = self._number_of.get(row)
@@ -201,26 +197,21 @@ class _ProfileTable:
         self._start_rows()
         self._numbers = [number and self._number(rows[number]) for number in numbers]
 
-    def _kept_for(self, key: _RequestKey) -> list[bytes]:
+    def _scored(self, key: _RequestKey) -> list[bytes]:
+        """Return what entries begin with, for every row."""
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._kept[key] = []
+            kept = self._kept[key] = [b""]
             if len(self._kept) > _REQUEST_KEYS:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        kept.extend(repeat(_MISSING, len(self._rows) - len(kept)))
-        return kept
-
-    def _score(self, kept: list[bytes], key: _RequestKey, numbers: Iterable[int]) -> None:
-        """Make what is missing of the rows with these numbers."""
-        rows, prefixes, most = self._rows, self._prefixes, len(self._prefixes) - 1
+        prefixes, most = self._prefixes, len(self._prefixes) - 1
         cpu_size, gpu_size, pressure = key
-        for number in numbers:
-            if not kept[number]:
-                base, cpu, gpu, weight = rows[number]
-                points = base - cpu * cpu_size - gpu * gpu_size - weight * pressure
-                kept[number] = prefixes[0 if points <= 0 else int(points + 0.5) if points < most else most]
+        for base, cpu, gpu, weight in self._rows[len(kept) :]:
+            points = base - cpu * cpu_size - gpu * gpu_size - weight * pressure
+            kept.append(prefixes[0 if points <= 0 else int(points + 0.5) if points < most else most])
+        return kept
 
 
 def _host(name: str) -> bytes:
