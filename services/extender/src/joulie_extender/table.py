@@ -249,8 +249,8 @@ class NodeTable:
         expected = self._assumed.expected(entry.name)
         entry.state = entry.twin.with_pods(
             self._assumed_watts(entry),
-            self._held.cores(entry.name) + fsum(demand.cpu_cores for demand in expected),
-            self._held.gpus(entry.name) + fsum(demand.gpus for demand in expected),
+            self._held.cores(entry.name) + fsum(pod.cpu_cores * count for pod, count in expected.items()),
+            self._held.gpus(entry.name) + fsum(pod.gpus * count for pod, count in expected.items()),
         )
         entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
         fresh = not entry.stale and entry.twin.last_updated_s is not None
@@ -269,7 +269,7 @@ class NodeTable:
 
     def _assumed_watts(self, entry: NodeEntry) -> float:
         # What the pods will draw in the node, not what they cost the facility: no PUE here.
-        return fsum([self._watts(entry, demand) for demand in self._assumed.demands(entry.name)])
+        return fsum(self._watts(entry, pod) * count for pod, count in self._assumed.counts(entry.name).items())
 
     def _watts(self, entry: NodeEntry, demand: PodDemand) -> float:
         watts = entry.watts.get(demand)
