@@ -23,7 +23,6 @@ from typing import Final
 from joulie_core.names import NodeName
 from joulie_core.powerest.pod_demand import PodDemand
 
-
 _NO_PODS: Final[Mapping[PodDemand, int]] = MappingProxyType({})
 
 
