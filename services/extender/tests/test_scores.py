@@ -69,6 +69,14 @@ def test_a_name_that_json_has_to_escape_is_returned_unchanged(table):
     assert scores(table, ['"\\\n', "a"]) == [50, 46]
 
 
+def test_a_reply_is_written_without_more_than_its_scores_need():
+    table = ScoreTable(10)
+    put(table, "a", 50.0, 0.0, 0.0, 0.0)
+    put(table, "b", 100.0, 0.0, 0.0, 0.0)
+    answer = table.answer(["a", "b"], FOUR, ClusterTerms())
+    assert answer.body == b'[{"Score": 5,"Host":"a"},{"Score":10,"Host":"b"}]'
+
+
 def test_other_pods_and_other_pressure_get_other_scores(table):
     for _ in range(3):
         scores(table)

@@ -40,9 +40,6 @@ _REQUEST_KEYS: Final = 32
 _ROWS_A_NODE: Final = 2
 #: Position of all nodes that are not known.
 _UNKNOWN: Final = 0
-#: Number and row of a node whose row was not made yet.
-_NO_ROW: Final = 0
-_UNUSED_ROW: Final = AffineRow(0.0, 0.0, 0.0, 0.0)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -125,7 +122,7 @@ class ScoreTable:
             ends = [hosts[position] or _host(name) for name, position in zip(names, positions, strict=True)]
         table = self._profiles[demand.workload_class, terms.trend_scale]
         prefixes = table.prefixes(positions, demand, terms.perf_pressure)
-        parts = [b""] * (2 * len(names))
+        parts = [*prefixes, *ends]
         parts[::2], parts[1::2] = prefixes, ends
         return ScoredNodes(names, prefixes, b"[" + b"".join(parts)[1:] + b"]")
 
@@ -141,15 +138,15 @@ class _ProfileTable:
         self._prefixes = prefixes
         self._policy = policy
         self._factor = (len(prefixes) - 1) / MAX_SCORE
-        #: By position: the number of the node's row.
-        self._numbers = [_NO_ROW]
+        #: By position: the number of the node's row; any number where none was made yet.
+        self._numbers = [0]
         #: Positions of nodes that have changed since their row was made.
         self._changed = {_UNKNOWN}
         self._start_rows()
 
     def grow(self) -> None:
         """Add a position."""
-        self._numbers.append(_NO_ROW)
+        self._numbers.append(0)
 
     def forget(self, position: int) -> None:
         """Have the row of a node made anew before it is used again."""
@@ -167,7 +164,7 @@ class _ProfileTable:
 
     def _start_rows(self) -> None:
         #: Unlike rows in points of SCORE_MAX by number, and the numbers.
-        self._rows = [_UNUSED_ROW]
+        self._rows: list[AffineRow] = []
         self._number_of: dict[AffineRow, int] = {}
         #: Whether a row depends on the pressure.
         self._pressed = False
@@ -195,13 +192,13 @@ class _ProfileTable:
     def _keep_rows_in_use(self) -> None:
         numbers, rows = self._numbers, self._rows
         self._start_rows()
-        self._numbers = [number and self._number(rows[number]) for number in numbers]
+        self._numbers = [self._number(rows[number]) for number in numbers]
 
     def _scored(self, key: _RequestKey) -> list[bytes]:
         """Return what entries begin with, for every row."""
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._kept[key] = [b""]
+            kept = self._kept[key] = []
             if len(self._kept) > _REQUEST_KEYS:
                 self._kept.popitem(last=False)
         else:
