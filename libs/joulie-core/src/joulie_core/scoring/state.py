@@ -8,8 +8,9 @@ Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import fsum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
@@ -53,6 +54,10 @@ class TwinSnapshot:
     held_cores: float | None = None
     held_gpus: float | None = None
 
+    def with_pods(self, assumed_watts: float, held_cores: float, held_gpus: float) -> "TwinSnapshot":
+        """Return the same twin with other pods; `dataclasses.replace` takes three times as long."""
+        return TwinSnapshot(*(*_OF_TWIN(self), assumed_watts, held_cores, held_gpus))
+
     def stale(self, now_s: float, threshold_s: float) -> bool:
         """Return whether the twin is stale: undated, too old, or dated as far in the future."""
         return self.last_updated_s is None or abs(now_s - self.last_updated_s) > threshold_s
@@ -88,6 +93,10 @@ class NodeSituation(NamedTuple):
     def fresh(self) -> TwinSnapshot | None:
         """The twin, where it can be believed."""
         return None if self.stale else self.twin
+
+
+#: All that is not of the pods, in the order of the fields.
+_OF_TWIN: Final = attrgetter(*[each.name for each in fields(TwinSnapshot)][:-3])
 
 
 def node_state(status: NodeTwinStatus) -> TwinSnapshot:

@@ -65,7 +65,7 @@ class Options:
 
     @property
     def steered_by(self) -> str:
-        """What steers the nodes, for titles."""
+        """Policy or preset that steers the nodes, for titles."""
         return f"preset {self.preset}" if self.policy is None else self.policy
 
 
