@@ -12,6 +12,7 @@ from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.hardware.power_meter import ZoneReading
 from joulie_actuator.hardware.rapl_domains import ConstraintReading
 from joulie_actuator.outcome import ControlOutcome
+from joulie_core.clock_bound import ClockBound
 
 
 class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
@@ -85,12 +86,13 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
 
 
 class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts, and the managed limit on its graphics clock."""
+    """Power and limit of one GPU, in milliwatts, the managed limit on its graphics clock, and what bounds it."""
 
     uuid: str
     power_mw: int | None = None
     limit_mw: int | None = None
     clock_limit_mhz: int | None = None
+    clock_bound: ClockBound = ClockBound.UNKNOWN
     failure: HardwareFailure | None = None
 
 

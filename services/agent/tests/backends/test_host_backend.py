@@ -19,6 +19,7 @@ from joulie_agent.backends.base import CpuHeld, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu_clocks import ClockInputs
+from joulie_core.clock_bound import ClockBound
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control.throttle_plan import ThrottleOrder
@@ -256,7 +257,11 @@ async def test_clocks_are_limited_by_uuid_reported_and_restored_with_everything_
         Reason.CLOCKS_LIMITED,
         "nvml",
     )
-    assert [sample.clock_limit_mhz for sample in (await bench.backend.read()).gpu.gpus] == [1200, None]
+    samples = (await bench.backend.read()).gpu.gpus
+    assert [(sample.clock_limit_mhz, sample.clock_bound) for sample in samples] == [
+        (1200, ClockBound.CLOCK_LIMIT),
+        (None, ClockBound.NONE),
+    ]
     assert (await bench.backend.restore_gpu(NO_LIMITS)).reason is Reason.RESTORED
     assert [gpu.clock_mhz for gpu in bench.library.gpus] == [1980, 1980]
 

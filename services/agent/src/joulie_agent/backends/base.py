@@ -16,6 +16,7 @@ from msgspec import structs
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_agent.discovery.facts import HardwareFacts
+from joulie_core.clock_bound import ClockBound
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
@@ -103,6 +104,8 @@ class GpuSample:
     cap_watts: float | None = None
     #: Joulie's limit of its graphics clock.
     clock_limit_mhz: int | None = None
+    #: Why its graphics clock is no higher.
+    clock_bound: ClockBound = ClockBound.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

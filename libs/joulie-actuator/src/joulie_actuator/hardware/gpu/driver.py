@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from joulie_actuator.hardware.knob import LOWEST_CAP_SHARE, HardwareFailure, Knob, KnobLimits
+from joulie_core.clock_bound import ClockBound
 
 MW_PER_WATT: Final = 1000
 
@@ -78,6 +79,7 @@ class DeviceReading:
     limit_mw: int | HardwareFailure
     #: The managed limit on the graphics clock; None where there is none.
     clock_limit_mhz: int | HardwareFailure | None = None
+    clock_bound: ClockBound = ClockBound.UNKNOWN
 
 
 class ClockKnob(Knob, Protocol):
