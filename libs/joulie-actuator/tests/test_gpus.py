@@ -1,6 +1,7 @@
 import pytest
 
 from joulie_actuator.gpus import GpuHandler
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.journal import Journal
@@ -19,7 +20,6 @@ from joulie_actuator.protocol import (
     encode,
 )
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound
 from joulie_core.control_result import ControlResult
 from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary
 

@@ -6,13 +6,13 @@ import msgspec
 
 from joulie_actuator.cpu_class_protocol import ClassAbilities, CpuClassState
 from joulie_actuator.hardware.cpuinfo import HostFacts
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.hardware.power_meter import ZoneReading
 from joulie_actuator.hardware.rapl_domains import ConstraintReading
 from joulie_actuator.outcome import ControlOutcome
-from joulie_core.clock_bound import ClockBound
 
 
 class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):

@@ -7,6 +7,7 @@ import pytest
 
 from joulie_actuator.client import InProcessActuator
 from joulie_actuator.cpu_class_protocol import CpuClassControls
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.knob import HardwareFailure
@@ -19,7 +20,6 @@ from joulie_agent.backends.base import CpuHeld, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu_clocks import ClockInputs
-from joulie_core.clock_bound import ClockBound
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control.throttle_plan import ThrottleOrder

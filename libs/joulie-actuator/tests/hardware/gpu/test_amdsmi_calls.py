@@ -13,11 +13,10 @@ import pytest
 
 from joulie_actuator.hardware.gpu import amdsmi as under_test
 from joulie_actuator.hardware.gpu.amdsmi import AmdSmiLibrary
-from joulie_actuator.hardware.gpu.clock_state import ClockState
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound
 
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 10, 31
 GPU = "handle 0"

@@ -1,10 +1,16 @@
-"""What the vendors' libraries report about why a clock is no higher."""
+"""Why the clock of a GPU is no higher."""
 
 import pytest
 
-from joulie_actuator.hardware.gpu.clock_state import Residency, bound_of_event_reasons, bound_of_metrics
-from joulie_core.clock_bound import ClockBound
+from joulie_actuator.hardware.gpu.clock_state import (
+    ClockBound,
+    Residency,
+    bound_of_event_reasons,
+    bound_of_metrics,
+    clock_bound,
+)
 
+NONE, UNKNOWN, CLOCK_LIMIT = ClockBound.NONE, ClockBound.UNKNOWN, ClockBound.CLOCK_LIMIT
 BEFORE = Residency(100, 40, (10, 20, 30, 40))
 METRICS = {
     "average_gfx_activity": 90,
@@ -82,3 +88,23 @@ def test_the_first_counters_tell_nothing():
 )
 def test_older_devices_of_amd_tell_whether_any_reason_holds(status, bound):
     assert bound_of_metrics({**OLDER, **status}, None) is bound
+
+
+@pytest.mark.parametrize("reported", ClockBound)
+def test_without_a_limit_of_joulies_it_is_as_reported(reported):
+    assert clock_bound(reported, 1500, None) is reported
+
+
+@pytest.mark.parametrize("reported", [ClockBound.POWER_LIMIT, ClockBound.THERMAL, ClockBound.IDLE])
+def test_a_named_reason_outweighs_the_limit_on_the_clock(reported):
+    assert clock_bound(reported, 1200, 1200) is reported
+
+
+@pytest.mark.parametrize("reported", [NONE, UNKNOWN])
+@pytest.mark.parametrize(("clock_mhz", "binds"), [(1200, True), (1185, True), (1184, False), (1300, True)])
+def test_a_limit_binds_where_the_clock_is_within_a_step_of_it(clock_mhz, binds, reported):
+    assert clock_bound(reported, clock_mhz, 1200) is (CLOCK_LIMIT if binds else reported)
+
+
+def test_whether_a_limit_binds_is_not_known_without_the_clock():
+    assert clock_bound(NONE, None, 1200) is UNKNOWN

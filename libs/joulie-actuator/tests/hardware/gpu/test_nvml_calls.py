@@ -7,12 +7,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from joulie_actuator.hardware.gpu import nvml as nvml_module
-from joulie_actuator.hardware.gpu.clock_state import ClockState
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.hardware.gpu.nvml import NvmlLibrary
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound
 
 NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION = 3, 2, 4
 GPU = "handle 0"

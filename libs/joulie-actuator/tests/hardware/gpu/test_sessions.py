@@ -5,7 +5,7 @@ Deadlines are far longer than any call here, so that nothing depends on how busy
 
 import pytest
 
-from joulie_actuator.hardware.gpu.clock_state import ClockState
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock, Vendor
 from joulie_actuator.hardware.gpu.knobs import GpuClockLimit
@@ -13,7 +13,6 @@ from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.hardware.gpu.library_driver import REOPEN_FOR_LOST_S, LibraryDriver
 from joulie_actuator.hardware.knob import HardwareFailure, KnobLimits
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound
 
 DEADLINES = GpuDeadlines(open_wait_s=100.0, device_open_s=100.0, call_s=100.0, crowded_call_s=100.0)
 CLOCKS = KnobLimits(210, 1980)

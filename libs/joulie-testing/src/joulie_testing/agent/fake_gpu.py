@@ -6,13 +6,12 @@ Only the vendor's library is imitated; sessions, retries and knobs are those of 
 import threading
 from dataclasses import dataclass, field
 
-from joulie_actuator.hardware.gpu.clock_state import ClockState
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, GpuDriver, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound
 
 
 def _set_event() -> threading.Event:

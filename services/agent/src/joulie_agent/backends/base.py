@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_core.clock_bound import ClockBound
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult

@@ -1,14 +1,14 @@
-"""The clock of a GPU and what the vendor's library reports about why it is no higher.
+"""The clock of a GPU and why it is no higher: a limit that does not bind saves nothing.
 
 NVML names the reasons of the moment. AMD SMI counts how long each has held, from MI300 on, so that two readings tell.
+Neither names a limit on the clock.
 Source: NVIDIA, NVML API Reference Guide, nvmlClocksEventReasons; AMD, AMD SMI documentation, gpu_metrics.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
-
-from joulie_core.clock_bound import ClockBound
 
 _IDLE: Final = 0x1
 _SW_POWER_CAP: Final = 0x4
@@ -22,6 +22,24 @@ _THERMAL_COUNTERS: Final = (
     "vr_thm_residency_acc",
     "hbm_thm_residency_acc",
 )
+#: Between two clocks that NVIDIA's GPUs support since Ampere; less before.
+CLOCK_STEP_MHZ: Final = 15
+
+
+class ClockBound(StrEnum):
+    """Reason why the graphics clock of a GPU is no higher."""
+
+    #: A limit on power, of the GPU or of the server.
+    POWER_LIMIT = "power-limit"
+    #: Joulie's limit on the clock.
+    CLOCK_LIMIT = "clock-limit"
+    THERMAL = "thermal"
+    #: There is no work.
+    IDLE = "idle"
+    #: Nothing keeps it from its highest clock.
+    NONE = "none"
+    #: Not reported, or a reason that is none of the others.
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +99,21 @@ def bound_of_metrics(metrics: Mapping[str, Any], before: Residency | None) -> Cl
     if power:
         return ClockBound.POWER_LIMIT
     return ClockBound.UNKNOWN if power is None or None in thermal else ClockBound.NONE
+
+
+def clock_bound(reported: ClockBound, clock_mhz: int | None, limit_mhz: int | None) -> ClockBound:
+    """Return what bounds a clock, of what the vendor's library reports and Joulie's limit, which it does not name.
+
+    Args:
+        reported: by the library.
+        clock_mhz: the clock; None where it is not known.
+        limit_mhz: Joulie's limit; None where there is none.
+    """
+    if reported not in (ClockBound.NONE, ClockBound.UNKNOWN) or limit_mhz is None:
+        return reported
+    if clock_mhz is None:
+        return ClockBound.UNKNOWN
+    return ClockBound.CLOCK_LIMIT if clock_mhz >= limit_mhz - CLOCK_STEP_MHZ else reported
 
 
 def _risen(later: int | None, earlier: int | None) -> bool | None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.knob import LOWEST_CAP_SHARE, HardwareFailure, Knob, KnobLimits
-from joulie_core.clock_bound import ClockBound
 
 MW_PER_WATT: Final = 1000
 

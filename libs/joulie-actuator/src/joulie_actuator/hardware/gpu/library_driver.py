@@ -15,14 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from joulie_actuator.hardware.gpu.clock_state import ClockState
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, clock_bound
 from joulie_actuator.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, OpenGpu
 from joulie_actuator.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock
 from joulie_actuator.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
 from joulie_actuator.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
 from joulie_actuator.hardware.knob import HardwareFailure, KnobLimits
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound, clock_bound
 
 T = TypeVar("T")
 

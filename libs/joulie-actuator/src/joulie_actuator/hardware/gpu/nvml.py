@@ -18,11 +18,10 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Final
 
-from joulie_actuator.hardware.gpu.clock_state import ClockState, bound_of_event_reasons
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, bound_of_event_reasons
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
-from joulie_core.clock_bound import ClockBound
 
 #: The name that pynvml loads.
 _LIBRARY: Final = "libnvidia-ml.so.1"
