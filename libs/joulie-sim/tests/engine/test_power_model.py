@@ -6,7 +6,7 @@ from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.draw import draw_under
 from joulie_core.power.server import server_power
-from joulie_sim.engine.power_model import CalibratedPowerModel, GpuClockLimit
+from joulie_sim.engine.power_model import CalibratedPowerModel, LimitedGpuWork
 from joulie_sim.physics.parts import Controls
 
 _GIB = 1024**3
@@ -64,7 +64,7 @@ def test_a_gpu_at_a_lower_clock_is_as_the_sweep_has_it_at_full_load_and_idles_as
 ) -> None:
     for group in machines.groups:
         gpu, model = group.hardware.gpu, CalibratedPowerModel(group)
-        clock = GpuClockLimit(clock_share, memory_bound)
+        clock = LimitedGpuWork(clock_share, memory_bound)
         if gpu is None:
             assert model.gpu(1.0, Controls(), clock).watts == 0.0
             continue
@@ -79,7 +79,7 @@ def test_a_gpu_at_a_lower_clock_is_as_the_sweep_has_it_at_full_load_and_idles_as
 
 def test_a_cap_below_what_a_lower_clock_draws_slows_further(machines) -> None:
     group = next(each for each in machines.groups if each.hardware.gpu is not None)
-    model, clock = CalibratedPowerModel(group), GpuClockLimit(0.9, memory_bound=False)
+    model, clock = CalibratedPowerModel(group), LimitedGpuWork(0.9, memory_bound=False)
     free = model.gpu(1.0, Controls(), clock)
     capped = model.gpu(1.0, Controls(gpu_cap_watts=0.8 * free.watts), clock)
     assert capped.watts == pytest.approx(0.8 * free.watts)

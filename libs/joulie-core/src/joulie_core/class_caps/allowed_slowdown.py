@@ -1,4 +1,4 @@
-"""How much longer the pods on a device may run: a pod's own word, else its Namespace's, else the cluster's.
+"""The slowdown that pods on a device are allowed: a pod's own word, else its Namespace's, else the cluster's.
 
 Guarantees that a value that cannot be read, a Namespace that was not seen and a pod whose class is not known allow no
 slowdown. Source: docs/decisions/0044-bounded-slowdown.md.

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from joulie_core.power.draw import Draw, speed_at_frequency
 from joulie_sim.engine.device_limits import NO_LIMITS, DeviceLimits
-from joulie_sim.engine.power_model import GpuClockLimit, NodePowerModel, SlowedCores
+from joulie_sim.engine.power_model import LimitedGpuWork, NodePowerModel, SlowedCores
 from joulie_sim.physics.parts import Controls, Hardware
 
 #: Busy CPU is counted in whole millionths of a core, so that no sum drifts.
@@ -181,7 +181,7 @@ class NodeRuntime:
         if not limited:
             return self._model.gpu(utilization, self.controls)
         clock_share = self.limits.gpu_clock_share
-        clock = None if clock_share is None else GpuClockLimit(clock_share, memory_bound)
+        clock = None if clock_share is None else LimitedGpuWork(clock_share, memory_bound)
         return self._model.gpu(utilization, self._under_limits(), clock)
 
     def _under_limits(self) -> Controls:

@@ -33,7 +33,7 @@ class SlowedCores(NamedTuple):
     frequency_share: float
 
 
-class GpuClockLimit(NamedTuple):
+class LimitedGpuWork(NamedTuple):
     """A limit on the graphics clock of a GPU, and the kind of its work."""
 
     #: Highest clock over the one that the GPU holds alone.
@@ -51,7 +51,7 @@ class NodePowerModel(Protocol):
         The speed that is returned is that of the threads that are not slowed.
         """
 
-    def gpu(self, utilization: float, controls: Controls, clock: GpuClockLimit | None = None) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         """Return the draw of one GPU whose job keeps it busy to that share, at the GPU itself."""
 
     def wall_watts(self, gpu_watts: float) -> float:
@@ -80,7 +80,7 @@ class CalibratedPowerModel:
         #: By busy cores and controls: loads of nodes of a group recur, since utilizations are few.
         self._server_draws: dict[tuple[float, float | None, float, SlowedCores | None], ServerDraw] = {}
         #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
-        self._gpu_draws: dict[tuple[float, float | None, GpuClockLimit | None], Draw] = {}
+        self._gpu_draws: dict[tuple[float, float | None, LimitedGpuWork | None], Draw] = {}
         self._sweep = ClockSweeps.load().of(group.view.gpu.model if group.view.gpu is not None else "")
 
     def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
@@ -93,7 +93,7 @@ class CalibratedPowerModel:
             draw = self._server_draws[key] = self._server_draw(busy_cores, controls, slowed)
         return draw
 
-    def gpu(self, utilization: float, controls: Controls, clock: GpuClockLimit | None = None) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         """Return the draw of one GPU."""
         key = (utilization, controls.gpu_cap_watts, clock)
         draw = self._gpu_draws.get(key)
@@ -123,7 +123,7 @@ class CalibratedPowerModel:
         )
         return ServerDraw(server.wall_with(utilization, draw.watts), draw)
 
-    def _gpu(self, utilization: float, controls: Controls, clock: GpuClockLimit | None) -> Draw:
+    def _gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None) -> Draw:
         gpu = self._hardware.gpu
         if gpu is None:
             return Draw(0.0, 1.0)
