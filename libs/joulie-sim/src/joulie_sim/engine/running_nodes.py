@@ -83,6 +83,10 @@ class RunningNodes:
             self._fixed[node] = watts
         self.settle(node, now_s)
 
+    def watts_of(self, node: int) -> float:
+        """Return the watts of a node at the wall, as its BMC measures them."""
+        return self._watts.item(node)
+
     def idle_watts_of(self, node: int) -> float:
         """Return the watts of a node that is on, without a job and without caps."""
         return self._idle_watts.item(node)
