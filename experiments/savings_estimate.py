@@ -1,8 +1,8 @@
 """The estimate of savings against a simulated pair: `python -m experiments.savings_estimate` writes 10-savings/.
 
-Two arms have the same jobs on the same nodes: `packing_score_sleep_shared`, and kube-scheduler's default. The estimate is
-made within the first, from what the operator sees (`joulie_sim.engine.savings_probe`); the difference of what both draw
-is what it is judged by. The nodes draw other watts than the models say: of each kind of hardware the servers, and the
+Two arms have the same jobs on the same nodes: `packing_score_sleep_shared`, and kube-scheduler's default. The estimate
+is made within the first, from what the operator sees (`joulie_sim.engine.savings_probe`); the difference of what both
+draw is what it is judged by. The nodes draw other watts than the models say: of each kind of hardware the servers, and the
 GPUs, by a factor within the error that the estimate takes for its model, drawn anew for each seed. The estimate knows
 neither these factors nor what jobs use of their requests. Rows that are in `runs.csv` are not simulated again: delete
 it after a change of the estimate.
@@ -23,7 +23,6 @@ from joulie_core.power.draw import Draw
 from joulie_core.savings import EstimateRange, Lever
 from joulie_core.savings.node_loads import load_model
 from joulie_sim.engine.arms import ARMS
-from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines, machines_of
 from joulie_sim.engine.node_lists import read_node_list
 from joulie_sim.engine.power_model import NodePowerModel, ServerDraw, SlowedCores
@@ -119,8 +118,13 @@ def simulate_pair(machines: Machines, mix: SteadyMix, seed: int) -> PairResult:
     jobs = steady_jobs(mix, machines, seed)
     models = misjudged(machines, seed)
     probe = SavingsProbe(machines, seed)
-    baseline = _joules(_simulate(machines, jobs, BASELINE, mix, models, seed), mix.measured)
-    arm = _joules(_simulate(machines, jobs, ARM, mix, models, seed, probe), mix.measured)
+    settings = SimulationSettings(seed=seed, report_interval_s=60.0, horizon_s=mix.measured.end_s + 1.0)
+
+    def joules(arm: str, savings: SavingsProbe | None = None) -> float:
+        made = Simulation(machines, jobs, ARMS[arm], settings, power_models=models, savings=savings)
+        return _joules(made.run(), mix.measured)
+
+    baseline, arm = joules(BASELINE), joules(ARM, probe)
     sums = probe.ledger.since(mix.measured.begin_s)
     return PairResult(baseline, baseline - arm, {lever: each.joules for lever, each in sums.items()})
 
@@ -136,19 +140,6 @@ def misjudged(machines: Machines, seed: int) -> list[NodePowerModel]:
         factors = [source.uniform(1.0 - error, 1.0 + error) for error in (known.error, _GPU_ERROR)]
         models.append(MisjudgedModel(model, *factors))
     return models
-
-
-def _simulate(
-    machines: Machines,
-    jobs: Jobs,
-    arm: str,
-    mix: SteadyMix,
-    models: list[NodePowerModel],
-    seed: int,
-    probe: SavingsProbe | None = None,
-) -> SimulationResult:
-    settings = SimulationSettings(seed=seed, report_interval_s=60.0, horizon_s=mix.measured.end_s + 1.0)
-    return Simulation(machines, jobs, ARMS[arm], settings, power_models=models, savings=probe).run()
 
 
 def _joules(result: SimulationResult, window: MeasuredWindow) -> float:
@@ -195,7 +186,9 @@ def _result(rows: list[Row], load: float) -> str:
     pairs = [(estimate_of(row), float(row["saved_kwh"])) for row in at_load]
     contained = sum(found.lower <= saved <= found.upper for found, saved in pairs)
     worst = max((abs(found.middle / saved - 1.0) for found, saved in pairs), default=0.0)
-    return f"At {load} the interval contains {contained} of {len(pairs)}; the middle is off by {100 * worst:.1f} % at most."
+    return (
+        f"At {load} the interval contains {contained} of {len(pairs)}; its middle is off by up to {100 * worst:.1f} %."
+    )
 
 
 def read_runs() -> list[Row]:

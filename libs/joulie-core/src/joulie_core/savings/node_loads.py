@@ -92,5 +92,7 @@ def _error(view: HardwareView) -> float:
     power = server_power(cpu.spec, cpu.sockets, view.memory_bytes / _GIB or None)
     if power.basis is ServerBasis.MEASURED:
         return MEASURED_ERROR
-    known = ServerModels.load().group(cpu.spec, cpu.sockets) == cpu.spec.curve_name and not cpu.spec.generic
+    # Of CPUs later than the data the generation before stands in.
+    group = ServerModels.load().group(cpu.spec, cpu.sockets)
+    known = not cpu.spec.generic and cpu.spec.generation == cpu.spec.curve_name == group
     return TDP_ERROR if known else NEW_CPU_ERROR
