@@ -1,11 +1,11 @@
 """The estimate of savings against a simulated pair: `python -m experiments.savings_estimate` writes 10-savings/.
 
 Two arms have the same jobs on the same nodes: `packing_score_sleep_shared`, and kube-scheduler's default. The estimate
-is made within the first, from what the operator sees (`joulie_sim.engine.savings_probe`); the difference of what both
-draw is what it is judged by. The nodes draw other watts than the models say: of each kind of hardware the servers, and the
-GPUs, by a factor within the error that the estimate takes for its model, drawn anew for each seed. The estimate knows
-neither these factors nor what jobs use of their requests. Rows that are in `runs.csv` are not simulated again: delete
-it after a change of the estimate.
+is made within the first, from what the operator sees (`joulie_sim.engine.savings_probe`), and judged by the difference
+of what both draw. The nodes draw other watts than the models say: of each kind of hardware the servers, and the GPUs,
+by a factor within the error that the estimate takes for its model, drawn anew for each seed. The estimate knows neither
+these factors nor what jobs use of their requests. Rows that are in `runs.csv` are not simulated again: delete it after
+a change of the estimate.
 """
 
 import csv

@@ -10,7 +10,8 @@ from joulie_core.names import NodeName
 from joulie_core.savings.estimator import moved_range, score_rate
 from joulie_core.savings.node_loads import HeldLoad, NodeLoadModel
 from joulie_core.savings.rates import UNKNOWN_RATE
-from joulie_core.savings.shadow import MovedWatts, ShadowCluster, ShadowNode, ShadowPod
+from joulie_core.savings.shadow import MovedWatts, ShadowCluster
+from joulie_core.savings.shadow_nodes import ShadowNode, ShadowPod
 
 GIB = 1024.0**3
 _A, _B, _C = (NodeName(name) for name in "abc")

@@ -14,109 +14,13 @@ from math import isclose
 from typing import Final
 
 from joulie_core.names import NodeName
-from joulie_core.savings.kube_scores import (
-    NONZERO_CPU_MILLI,
-    NONZERO_MEMORY_BYTES,
-    default_score,
-    nodes_to_find,
-    zone_order,
-)
+from joulie_core.savings.kube_scores import nodes_to_find, zone_order
 from joulie_core.savings.node_loads import HeldLoad, NodeLoadModel
+from joulie_core.savings.shadow_nodes import ShadowNode, ShadowPod, ShadowRoom
 
 #: Most nodes that are scored for one pod, and most that are looked at.
 MOST_CANDIDATES: Final = 256
 MOST_LOOKS: Final = 2_048
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowNode:
-    """One managed node: what pods may request of it, and its model."""
-
-    name: NodeName
-    #: Allocatable.
-    cpu_milli: float
-    memory_bytes: float
-    pods: float
-    #: GPUs of one kind, in units of pods' demands; `gpu_kind` tells those apart that a pod cannot exchange.
-    gpus: float = 0.0
-    gpu_kind: str = ""
-    zone: str = ""
-    #: Whether any pod may come: it has no taint, and its hardware is known. Else only pods that are really there.
-    open: bool = True
-    #: None where its hardware is unknown.
-    model: NodeLoadModel | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowPod:
-    """One pod that has started."""
-
-    #: Where it really is.
-    node: NodeName
-    cpu_milli: float
-    memory_bytes: float = 0.0
-    gpus: float = 0.0
-    #: Whether it could be nowhere else for all that is known.
-    fixed: bool = False
-
-
-class _Room:
-    """What is held on one node of the shadow, and what pods really hold there."""
-
-    __slots__ = (
-        *("cores", "cpu", "gpus", "gpus_held", "memory", "node", "plain_cores", "plain_gpus", "pods"),
-        *("real_cores", "real_gpus", "real_pods", "scored_cpu", "scored_memory"),
-    )
-
-    def __init__(self, node: ShadowNode) -> None:
-        self.node = node
-        self.pods = self.real_pods = 0
-        self.cpu = self.memory = self.scored_cpu = self.scored_memory = self.gpus_held = 0.0
-        #: Load by the work that is done, and by requests.
-        self.cores = self.gpus = self.plain_cores = self.plain_gpus = 0.0
-        self.real_cores = self.real_gpus = 0.0
-
-    def has_room(self, pod: ShadowPod) -> bool:
-        node = self.node
-        return (
-            node.open
-            and self.cpu + pod.cpu_milli <= node.cpu_milli
-            and self.memory + pod.memory_bytes <= node.memory_bytes
-            and self.pods < node.pods
-            and (not pod.gpus or self.gpus_held + pod.gpus <= node.gpus)
-        )
-
-    def score(self, pod: ShadowPod) -> float:
-        node, scored_cpu, scored_memory = self.node, *_scored(pod)
-        return default_score(
-            (node.cpu_milli, self.cpu, self.cpu + pod.cpu_milli),
-            (node.memory_bytes, self.memory, self.memory + pod.memory_bytes),
-            (self.scored_cpu + scored_cpu, self.scored_memory + scored_memory),
-        )
-
-    def hold(self, pod: ShadowPod, factor: float, sign: int) -> None:
-        scored_cpu, scored_memory = _scored(pod)
-        self.pods += sign
-        self.cpu += sign * pod.cpu_milli
-        self.memory += sign * pod.memory_bytes
-        self.scored_cpu += sign * scored_cpu
-        self.scored_memory += sign * scored_memory
-        self.gpus_held += sign * pod.gpus
-        self.plain_cores += sign * pod.cpu_milli / 1000.0
-        self.plain_gpus += sign * pod.gpus
-        self.cores += sign * factor * pod.cpu_milli / 1000.0
-        self.gpus += sign * factor * pod.gpus
-        if not self.pods:
-            # Sums of floats drift; an empty node is exactly empty.
-            self.cpu = self.memory = self.scored_cpu = self.scored_memory = self.gpus_held = 0.0
-            self.cores = self.gpus = self.plain_cores = self.plain_gpus = 0.0
-
-    def hold_really(self, pod: ShadowPod, sign: int) -> None:
-        self.real_pods += sign
-        self.real_cores += sign * pod.cpu_milli / 1000.0
-        self.real_gpus += sign * pod.gpus
-        if not self.real_pods:
-            self.real_cores = self.real_gpus = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +44,7 @@ class ShadowCluster:
     """The placement. `seed` is that of the choice among equal nodes."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._rooms: dict[NodeName, _Room] = {}
+        self._rooms: dict[NodeName, ShadowRoom] = {}
         self._placed: dict[str, _Placed] = {}
         #: Names in kube-scheduler's order; None where nodes have changed.
         self._order: list[NodeName] | None = None
@@ -159,11 +63,16 @@ class ShadowCluster:
         placed = self._placed.get(key)
         return placed.node if placed is not None else None
 
+    def pod(self, key: str) -> ShadowPod | None:
+        """Return a pod as it was placed; None for one that is not in the shadow."""
+        placed = self._placed.get(key)
+        return placed.pod if placed is not None else None
+
     def set_node(self, node: ShadowNode) -> None:
         """Add a node, or take what has changed of it; its pods stay."""
         room = self._rooms.get(node.name)
         if room is None:
-            self._rooms[node.name] = _Room(node)
+            self._rooms[node.name] = ShadowRoom(node)
             self._order = None
         elif room.node != node:
             self._order = None if room.node.zone != node.zone else self._order
@@ -241,9 +150,9 @@ class ShadowCluster:
             room.hold_really(pod, sign)
             self._changed.add(pod.node)
 
-    def _best(self, pod: ShadowPod, real: _Room) -> _Room | None:
+    def _best(self, pod: ShadowPod, real: ShadowRoom) -> ShadowRoom | None:
         """Return a node with the highest score of those that kube-scheduler would find; None without room."""
-        best: list[_Room] = []
+        best: list[ShadowRoom] = []
         most = -1.0
         for room in self._found(pod, real.node.gpu_kind):
             score = room.score(pod)
@@ -253,10 +162,10 @@ class ShadowCluster:
                 best.append(room)
         return self._random.choice(best) if best else None
 
-    def _found(self, pod: ShadowPod, gpu_kind: str) -> list[_Room]:
+    def _found(self, pod: ShadowPod, gpu_kind: str) -> list[ShadowRoom]:
         order = self._ordered()
         enough = min(MOST_CANDIDATES, nodes_to_find(len(order), 0))
-        found: list[_Room] = []
+        found: list[ShadowRoom] = []
         looks = min(len(order), MOST_LOOKS)
         for step in range(looks):
             room = self._rooms[order[(self._start + step) % len(order)]]
@@ -276,10 +185,6 @@ class ShadowCluster:
         return self._order
 
 
-def _scored(pod: ShadowPod) -> tuple[float, float]:
-    return pod.cpu_milli or NONZERO_CPU_MILLI, pod.memory_bytes or NONZERO_MEMORY_BYTES
-
-
 def _work_factor(pod: ShadowPod, real: ShadowNode, shadow: ShadowNode) -> float:
     """Return what a pod's load counts as in the shadow: 2 on a model with half of the work per second."""
     if real.model is None or shadow.model is None:
@@ -290,7 +195,7 @@ def _work_factor(pod: ShadowPod, real: ShadowNode, shadow: ShadowNode) -> float:
     return pairs[0] / pairs[1] if pairs[0] and pairs[1] else 1.0
 
 
-def _moved_watts(room: _Room) -> MovedWatts | None:
+def _moved_watts(room: ShadowRoom) -> MovedWatts | None:
     model = room.node.model
     if model is None:
         return None

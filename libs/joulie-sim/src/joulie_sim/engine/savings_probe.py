@@ -10,7 +10,8 @@ from joulie_core.savings import Lever, LeverRate, SavingsLedger
 from joulie_core.savings.asleep import SleepingServer
 from joulie_core.savings.estimator import score_rate, sleep_rate
 from joulie_core.savings.node_loads import load_model
-from joulie_core.savings.shadow import ShadowCluster, ShadowNode, ShadowPod
+from joulie_core.savings.shadow import ShadowCluster
+from joulie_core.savings.shadow_nodes import ShadowNode, ShadowPod
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_sleep import NodeSleep
