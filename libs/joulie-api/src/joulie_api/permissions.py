@@ -197,4 +197,5 @@ VIEWER: Final = Permissions(
             reason="What the extender knows: the create is a POST of a pod to /debug/explain, which changes nothing.",
         ),
     ),
+    savings=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="The ledger of savings."),),
 )
