@@ -295,3 +295,10 @@
   resourceNames: {{ toJson . }}
   verbs: [get, create]
 {{- end -}}
+{{- define "joulie.rules.viewer.savings" -}}
+# The ledger of savings.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end -}}
