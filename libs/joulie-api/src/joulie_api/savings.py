@@ -1,6 +1,6 @@
 """The ledger of savings as a ConfigMap: written by the operator, read by it and by `kubectl joulie`.
 
-Guarantees that what is read is bounded and in order, whoever wrote it, and that a later version of the form is refused
+Guarantees that what is read is bounded and in order, and that a later version of the form is refused
 instead of misread. One key of the ConfigMap has the ledger as JSON, joules as whole numbers: a full one takes 60 to
 100 kB.
 """
