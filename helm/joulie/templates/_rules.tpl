@@ -114,6 +114,27 @@
   resources: [pods/eviction]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
+{{- define "joulie.rules.operator.savings" -}}
+# The ledger of savings.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get, patch]
+# Its first write; a name cannot limit it.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create]
+{{- end -}}
+{{- define "joulie.writes.operator.savings" -}}
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [configmaps]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [configmaps]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
 - apiGroups: [""]
   resources: [nodes]
@@ -273,4 +294,11 @@
   resources: [services/proxy]
   resourceNames: {{ toJson . }}
   verbs: [get, create]
+{{- end -}}
+{{- define "joulie.rules.viewer.savings" -}}
+# The ledger of savings.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
 {{- end -}}

@@ -14,6 +14,7 @@ from joulie_api.resources import (
     ADJUSTMENTS,
     BALLOONS_POLICIES,
     CLUSTER_ROLES,
+    CONFIG_MAPS,
     DAEMON_SETS,
     DEVICE_CLASSES,
     EVENTS,
@@ -86,11 +87,13 @@ class Permissions:
     resource_manager: tuple[Grant, ...] = ()
     #: In the cluster, only where nodes may sleep.
     sleep: tuple[Grant, ...] = ()
+    #: In the namespace that the service runs in, only where savings are estimated.
+    savings: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep)
+        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep, *self.savings)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -126,6 +129,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant(
                     (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES), _READ, reason="On which nodes a pod finds its data."
                 ),
+            ),
+            savings=(
+                Grant((CONFIG_MAPS,), ("get", "patch"), by_name=True, reason="The ledger of savings."),
+                Grant((CONFIG_MAPS,), ("create",), reason="Its first write; a name cannot limit it."),
             ),
         ),
         "agent": Permissions(
@@ -190,4 +197,5 @@ VIEWER: Final = Permissions(
             reason="What the extender knows: the create is a POST of a pod to /debug/explain, which changes nothing.",
         ),
     ),
+    savings=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="The ledger of savings."),),
 )

@@ -22,6 +22,7 @@ VERBS: Final = (
     "doctor",
     "events",
     "sleep",
+    "savings",
     "wake",
     "maintenance",
     "completion",

@@ -5,7 +5,7 @@ refused is tried again after kube-scheduler's back-off. See docs/decisions/0018-
 """
 
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -26,6 +26,16 @@ _MEMORY: Final = tuple(WorkKind).index(WorkKind.MEMORY)
 _SENSITIVITIES: Final = tuple(SENSITIVITY[kind].value for kind in WorkKind)
 
 
+class JobObserver(Protocol):
+    """Something that sees jobs start and end, as a watch of pods does."""
+
+    def started(self, job: int, node: int, request: PlacementRequest) -> None:
+        """Take a job that was bound to a node."""
+
+    def ended(self, job: int) -> None:
+        """Take a job that has ended."""
+
+
 class JobFlow:
     """All jobs of a simulation. Times must not fall from call to call.
 
@@ -38,6 +48,7 @@ class JobFlow:
         scores: the extender's scores; None without.
         drop_on_arrival: a job that cannot be placed on arrival is dropped instead of waiting.
         limits: of devices that standard jobs hold; None without.
+        observer: sees jobs start and end; None without.
     """
 
     def __init__(
@@ -51,7 +62,9 @@ class JobFlow:
         scores: NodeScores | None,
         drop_on_arrival: bool,
         limits: ClassCapSettings | ClassLimitSettings | None,
+        observer: JobObserver | None = None,
     ) -> None:
+        self._observer = observer
         self._jobs = jobs
         self._requests = requests
         self._nodes = nodes
@@ -156,6 +169,8 @@ class JobFlow:
             performance += request.performance
             if self._scores is not None:
                 self._scores.ended(job)
+            if self._observer is not None:
+                self._observer.ended(job)
         self._nodes.settle(node, now_s)
         self.opened(node)
         if self._control is not None:
@@ -194,6 +209,8 @@ class JobFlow:
             self._control.bound(node)
         if self._scores is not None:
             self._scores.bound(job, node, request.demand, now_s)
+        if self._observer is not None:
+            self._observer.started(job, node, request)
 
     def _running_job(self, job: int, request: PlacementRequest) -> RunningJob:
         jobs = self._jobs

@@ -89,6 +89,10 @@ class RunningNodes:
         runtime.limits = NO_LIMITS if lifted else self._limits[node]
         self.settle(node, now_s)
 
+    def watts_of(self, node: int) -> float:
+        """Return the watts of a node at the wall, as its BMC measures them."""
+        return self._watts.item(node)
+
     def idle_watts_of(self, node: int) -> float:
         """Return the watts of a node that is on, without a job and without caps."""
         return self._idle_watts.item(node)

@@ -1,7 +1,8 @@
 """The event loop: arrivals, completions, reports and minutes of one arm.
 
 Events of the same moment are handled in this order: completions, the report, the end of the minute, a decision about
-sleeping nodes, a plan that follows the demand, jobs whose back-off is over, arrivals. See
+sleeping nodes, a plan that follows the demand, jobs whose back-off is over, arrivals, a look of the estimate of
+savings. See
 docs/decisions/0018-simulator-engine.md.
 """
 
@@ -30,6 +31,7 @@ from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, SimulationResult
 from joulie_sim.engine.running_nodes import RunningNodes, calibrated_models
+from joulie_sim.engine.savings_probe import SavingsProbe
 
 #: Events between two calls of the progress function.
 _PROGRESS_EVENTS: Final = 20_000
@@ -62,6 +64,7 @@ class Simulation:
         settings: what the arms have in common.
         power_models: model of each hardware group.
         on_progress: called now and then with the simulated seconds and the number of jobs that are done.
+        savings: estimates what the arm saves, from what the operator sees; None: nothing does.
 
     Raises:
         KeyError: the arm's policy does not exist.
@@ -77,7 +80,9 @@ class Simulation:
         *,
         power_models: list[NodePowerModel] | None = None,
         on_progress: Callable[[float, int], None] | None = None,
+        savings: SavingsProbe | None = None,
     ) -> None:
+        self._savings = savings
         self._machines = machines
         self._settings = settings
         self._on_progress = on_progress
@@ -108,6 +113,7 @@ class Simulation:
             scores=self._scores,
             drop_on_arrival=settings.drop_on_arrival,
             limits=limits,
+            observer=savings,
         )
         self._lifting: LimitLifting | None = None
         if isinstance(limits, ClassLimitSettings) and limits.lifted_while_waiting:
@@ -115,6 +121,8 @@ class Simulation:
         self._sleep: NodeSleep | None = None
         if isinstance(arm, SleepingArm):
             self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow)
+        if savings is not None:
+            savings.watch(self._nodes, self._sleep)
         self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control, self._sleep)
         self._now_s = 0.0
         self._next_report_s, self._next_minute_s = settings.report_interval_s, MINUTE_S
@@ -128,6 +136,7 @@ class Simulation:
             self._plan,
             self._flow.retry,
             self._flow.arrive,
+            self._look,
         )
 
     def run(self) -> SimulationResult:
@@ -173,6 +182,7 @@ class Simulation:
             inf if self._control is None else self._control.plan_due_s,
             self._flow.next_retry_s(),
             self._flow.next_arrival_s(),
+            inf if self._savings is None else self._savings.due_s,
         )
 
     def _set_up_joulie(self, joulie: JoulieSettings) -> None:
@@ -228,6 +238,10 @@ class Simulation:
     def _sleep_due(self, now_s: float) -> None:
         assert self._sleep is not None
         self._sleep.decide(now_s)
+
+    def _look(self, now_s: float) -> None:
+        assert self._savings is not None
+        self._savings.look(now_s)
 
     def _plan(self, now_s: float) -> None:
         if self._control is not None:
