@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 
 import pytest
+from joulie_sim.demo.day.observer import DayObserver
 
 from joulie_core import labels
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.day.observer import DayObserver
 from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer

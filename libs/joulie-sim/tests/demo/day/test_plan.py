@@ -1,12 +1,12 @@
 """What a day is made of: its scale, its policy and its pods."""
 
 import pytest
+from joulie_sim.demo.day.wall_power import WallPower
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds import NodeSleepPolicySpec
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_sim.demo.day.scale import DAY_S, DayScale, sleep_policy, stack_config
-from joulie_sim.demo.day.wall_power import WallPower
 from joulie_sim.demo.day.workload import ARRIVALS_S, LONGEST_S, day_items
 from joulie_sim.demo.options import parse_options
 from joulie_sim.engine.machines import machines_of
