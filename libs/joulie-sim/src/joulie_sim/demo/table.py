@@ -66,7 +66,7 @@ def summary_view(summary: Summary) -> Group:
     if summary.without_joulie is not None:
         parts += _summary_without(summary.without_joulie, sleeps=sleeps)
     if summary.speed != 1.0:
-        parts.append(Text(f"Times but for those of the clock are simulated: {summary.speed:g} s in a second."))
+        parts.append(Text(_scaled(summary.speed)))
     return Group(*parts)
 
 
@@ -188,6 +188,13 @@ def _summary_changes(summary: Summary) -> tuple[tuple[str, str], ...]:
     return (("most nodes asleep", str(summary.most_asleep)), ("power-offs", str(summary.power_offs)))
 
 
+def _scaled(speed: float) -> str:
+    return (
+        f"Times are simulated, {speed:g} s in a second of the clock. What programs take is not scaled: a second until "
+        f"kube-scheduler tries a pod again, or until a busy machine gets to it, counts as {speed:g} s of its wait."
+    )
+
+
 def _duration(summary: Summary) -> str:
     if summary.speed == 1.0:
         return f"{summary.duration_s:.0f} s"
@@ -205,11 +212,11 @@ def _summary_without(found: DemoComparison, *, sleeps: bool) -> tuple[Table, Tex
     rows = [
         ("energy at the wall" if sleeps else "energy of CPUs and GPUs", *(f"{arm.kwh:.3f} kWh" for arm in arms)),
         *(
-            (f"mean slowdown of {workload.value} pods", *(_number(arm.slowdowns[workload], "x") for arm in arms))
+            (f"mean slowdown, {workload.value} pods", *(_number(arm.slowdowns[workload], "x") for arm in arms))
             for workload in WorkloadClass
         ),
         *(
-            (f"{name} wait of {workload.value} pods", *(_number(read(arm.waits[workload]), "s") for arm in arms))
+            (f"{name} wait, {workload.value} pods", *(_number(read(arm.waits[workload]), "s") for arm in arms))
             for workload in WorkloadClass
             for name, read in _WAITS
         ),
@@ -217,14 +224,8 @@ def _summary_without(found: DemoComparison, *, sleeps: bool) -> tuple[Table, Tex
         if sleeps
         else ("transitions of nodes", *(str(arm.transitions) for arm in arms)),
     ]
-    header = (
-        "",
-        "with Joulie, measured",
-        "with Joulie, simulated",
-        "kube-scheduler, default",
-        "kube-scheduler, packing",
-    )
-    return TextTable(header, rows, "the same pods without Joulie").rich(), Text(
+    header = ("", "measured", "simulated", "default alone", "packing alone")
+    return TextTable(header, rows, "the demo, and the same pods under kube-scheduler alone").rich(), Text(
         f"By the simulated runs with Joulie and with kube-scheduler's default alone, {found.conclusion}; against the "
         f"better of kube-scheduler's two strategies {found.saved_of_better_pct:+.1f} %. The error is that of the "
         "simulated run with Joulie over the measured one; chance is that of kube-scheduler's choice among equal nodes."
