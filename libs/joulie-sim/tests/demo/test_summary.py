@@ -192,7 +192,9 @@ def test_where_nodes_sleep_the_end_has_energy_by_what_servers_do_and_times_that_
         assert part in text
     assert "1 power-offs, 1 nodes asleep at most" in closing_line(summary)
     assert as_json(summary)["sleep"]["powerOffs"] == 1
-    samples, _, _, picture = write_all(tmp_path, record, summary, title="a run")
+    compared_to = compared(without_watts=[(60.0, 900.0), (120.0, 800.0)])
+    whole = replace(summary, without_joulie=compared_to)
+    samples, _, _, picture = write_all(tmp_path, record, whole, title="a run")
     rows = list(csv.DictReader(samples.read_text().splitlines()))
     assert (rows[1]["asleep_nodes"], rows[1]["asleep_watts"], rows[1]["awake_nodes"]) == ("1", "15.0", "1")
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -117,6 +117,8 @@ def test_an_arm_that_sleeps_is_compared_at_the_wall() -> None:
     power = WallPower(CLASSES)
     idle_kwh = sum(power.idle_watts(name) for name in power.names) * 7200.0 / 3.6e6
     assert found.without.kwh == pytest.approx(idle_kwh, rel=0.02)
+    assert found.without_watts[0][0] == 60.0
+    assert found.without_watts[0][1] > idle_kwh / 2.0 * 1000.0
     # The pods are done after two minutes, so that nothing falls asleep by then.
     assert found.simulated.power_offs == found.without.power_offs == 0
 

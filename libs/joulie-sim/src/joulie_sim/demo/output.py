@@ -36,7 +36,10 @@ def write_all(directory: Path, record: RunRecord, summary: Summary, *, title: st
     figures = directory / "summary.json"
     figures.write_text(json.dumps(as_json(summary), indent=2) + "\n")
     picture = directory / "watts.png"
-    write_picture(picture, record.samples, title=title, sleeps=summary.power_offs is not None)
+    compared, sleeps = summary.without_joulie, summary.power_offs is not None
+    # Without sleep a run takes too few minutes for a curve of their means.
+    without = compared.without_watts if compared is not None and sleeps else ()
+    write_picture(picture, record.samples, title=title, sleeps=sleeps, without=without)
     return samples, pods, figures, picture
 
 

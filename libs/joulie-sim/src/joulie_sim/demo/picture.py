@@ -29,7 +29,9 @@ _KILO: Final = 1000.0
 _MINUTE_S: Final = 60.0
 
 
-def write_picture(path: Path, samples: Sequence[Sample], *, title: str, sleeps: bool) -> None:
+def write_picture(
+    path: Path, samples: Sequence[Sample], *, title: str, sleeps: bool, without: Sequence[tuple[float, float]] = ()
+) -> None:
     """Plot watts over time and pods below: watts by class with the sum of all caps, or by power state with the nodes.
 
     Args:
@@ -37,18 +39,28 @@ def write_picture(path: Path, samples: Sequence[Sample], *, title: str, sleeps: 
         samples: of the run.
         title: of the plot.
         sleeps: nodes are powered off; times are simulated.
+        without: seconds since the start, and watts of the same pods under kube-scheduler alone.
     """
     # No display and no global figure: the demo may run in a test, in a thread, or over ssh.
     with mpl.rc_context({"font.size": 9}):
         figure = Figure(figsize=(10, 7 if sleeps else 6), layout="constrained")
         rows = (2, 1, 1) if sleeps else (2, 1)
         upper, *between, lower = figure.subplots(len(rows), 1, sharex=True, height_ratios=rows)
-        times = [sample.at_s / (_MINUTE_S if sleeps else 1.0) for sample in samples]
+        unit_s = _MINUTE_S if sleeps else 1.0
+        times = [sample.at_s / unit_s for sample in samples]
         if sleeps:
             plot_power(upper, between[0], times, samples)
             between[0].set(ylabel="nodes", ylim=(0, None))
         else:
             _plot_classes(upper, times, samples)
+        if without:
+            upper.plot(
+                [at_s / unit_s for at_s, _ in without],
+                [watts / _KILO for _, watts in without],
+                color="black",
+                linewidth=1.2,
+                label="kube-scheduler\nalone, simulated",
+            )
         for workload, style in ((WorkloadClass.PERFORMANCE, "-"), (WorkloadClass.STANDARD, ":")):
             running = [sample.pods[workload].running for sample in samples]
             pending = [sample.pods[workload].pending for sample in samples]

@@ -61,6 +61,7 @@ class DemoComparison:
         without: kube-scheduler alone, with its default strategy.
         packing: kube-scheduler alone, with its strategy that fills nodes.
         savings_pct: what Joulie saves in the simulator of the energy of `without`, for each seed of the simulator.
+        without_watts: the end of each minute, in simulated seconds, and its mean watts, of the first seed of `without`.
     """
 
     measured: DemoArm
@@ -68,6 +69,7 @@ class DemoComparison:
     without: DemoArm
     packing: DemoArm
     savings_pct: Sequence[float]
+    without_watts: Sequence[tuple[float, float]] = ()
 
     @property
     def saved_pct(self) -> float:
@@ -167,7 +169,8 @@ def compare_without_joulie(
         for seed in range(_SEEDS):
             settings = SimulationSettings(report_interval_s=report_interval_s, seed=seed)
             result = Simulation(machines, jobs, arm, settings, power_models=models).run()
-            found.append(_Simulated(summarize(result, jobs, machines), _waits(result, jobs)))
+            watts = list(zip(result.minutes.ends_s, result.minutes.it_watts, strict=True))
+            found.append(_Simulated(summarize(result, jobs, machines), _waits(result, jobs), watts))
         return found
 
     twins, without, packing = (simulated(each) for each in (arm, ARMS["kube_default"], ARMS["most_allocated"]))
@@ -182,6 +185,7 @@ def compare_without_joulie(
             _PERCENT * (1.0 - twin.summary.it_kwh_until(end_s) / other.summary.it_kwh_until(end_s))
             for twin, other in zip(twins, without, strict=True)
         ],
+        without_watts=without[0].watts,
     )
 
 
@@ -191,6 +195,7 @@ class _Simulated:
 
     summary: SimulationSummary
     waits_s: Mapping[WorkloadClass, Floats]
+    watts: Sequence[tuple[float, float]]
 
 
 def _waits(result: SimulationResult, jobs: Jobs) -> dict[WorkloadClass, Floats]:
