@@ -31,10 +31,6 @@ class DeviceHolder(StrEnum):
     STANDARD = "standard"
     #: At least one performance pod, or one whose class is not known.
     PERFORMANCE = "performance"
-    #: Processes outside of pods, and perhaps standard pods.
-    OUTSIDE = "outside"
-    #: It is not known what holds it; never limited.
-    UNKNOWN = "unknown"
 
 
 class ClassCapSettings(BaseModel):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.class_caps import DeviceHolder
 from joulie_core.demand import WorkloadClass
+from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import Holder, NodePods, held_devices
 from joulie_core.holders.records import (
     ClaimedDevice,
@@ -259,14 +259,14 @@ def test_no_answer_makes_every_gpu_unknown_with_the_reason():
     found = held_devices(NoListing(HolderReason.KUBELET_LATE, "2 s"), NodePods({}), GPUS)
 
     assert {(each.held_as, each.reason, each.message) for each in found} == {
-        (DeviceHolder.UNKNOWN, HolderReason.KUBELET_LATE, "2 s")
+        (HeldAs.UNKNOWN, HolderReason.KUBELET_LATE, "2 s")
     }
 
 
 def test_pods_that_are_not_read_yet_make_every_gpu_unknown():
     found = held_devices(Listing((), NOW), None, GPUS)
 
-    assert {(each.held_as, each.reason) for each in found} == {(DeviceHolder.UNKNOWN, HolderReason.PODS_NOT_READ)}
+    assert {(each.held_as, each.reason) for each in found} == {(HeldAs.UNKNOWN, HolderReason.PODS_NOT_READ)}
 
 
 @pytest.mark.parametrize(
@@ -310,10 +310,10 @@ _PODS = st.lists(
 def test_a_standard_gpu_has_no_holder_that_is_not_a_standard_pod(entries, pods):
     by_name = {each.name: each for each in pods}
     for device in held_devices(Listing(tuple(entries), NOW), NodePods({each.key: each for each in pods}), GPUS):
-        if device.held_as is DeviceHolder.STANDARD:
+        if device.held_as is HeldAs.STANDARD:
             assert device.holders
             for holder in device.holders:
                 assert by_name[holder.pod].workload_class is STANDARD
                 assert by_name[holder.pod].active
-        if device.held_as is DeviceHolder.FREE:
+        if device.held_as is HeldAs.FREE:
             assert not device.holders

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_core.class_caps import DeviceHolder
 from joulie_core.demand import WorkloadClass
+from joulie_core.held_as import HeldAs
 from joulie_core.holders.devices import GpuIndex, OfGpu, OfSomeGpu, Traced, vendor_of_claim
 from joulie_core.holders.records import (
     HolderReason,
@@ -49,7 +49,7 @@ class HeldDevice:
 
     uuid: str
     index: int
-    held_as: DeviceHolder
+    held_as: HeldAs
     reason: HolderReason
     #: Details for people; empty where the reason says it all.
     message: str = ""
@@ -103,7 +103,7 @@ def held_devices(
 
 
 def _all_unknown(gpus: Iterable[NodeGpu], reason: HolderReason, message: str = "") -> tuple[HeldDevice, ...]:
-    return tuple(HeldDevice(gpu.uuid, gpu.index, DeviceHolder.UNKNOWN, reason, message) for gpu in gpus)
+    return tuple(HeldDevice(gpu.uuid, gpu.index, HeldAs.UNKNOWN, reason, message) for gpu in gpus)
 
 
 class _Claims:
@@ -211,24 +211,24 @@ def _judged(
     """Return as what a GPU is held; the first that applies, from the most certain reason against a limit."""
     holders = tuple(sorted((each.holder for each in certain), key=_order))
 
-    def held(held_as: DeviceHolder, reason: HolderReason, message: str = "") -> HeldDevice:
+    def held(held_as: HeldAs, reason: HolderReason, message: str = "") -> HeldDevice:
         return HeldDevice(gpu.uuid, gpu.index, held_as, reason, message, holders)
 
     for each in certain:
         if each.holder.workload_class is WorkloadClass.PERFORMANCE:
-            return held(DeviceHolder.PERFORMANCE, HolderReason.PERFORMANCE_POD)
+            return held(HeldAs.PERFORMANCE, HolderReason.PERFORMANCE_POD)
     for each in certain:
         if each.holder.workload_class is None:
-            return held(DeviceHolder.UNKNOWN, each.reason, _named(each.holder))
+            return held(HeldAs.UNKNOWN, each.reason, _named(each.holder))
     for each in perhaps:
         # A pod that perhaps holds it changes nothing where every holder is a standard pod, as it is.
         if not certain or each.holder.workload_class is not WorkloadClass.STANDARD:
-            return held(DeviceHolder.UNKNOWN, each.reason, each.message)
+            return held(HeldAs.UNKNOWN, each.reason, each.message)
     if outside is not None and gpu.uuid in outside:
-        return held(DeviceHolder.OUTSIDE, HolderReason.OUTSIDE_PROCESS)
+        return held(HeldAs.OUTSIDE, HolderReason.OUTSIDE_PROCESS)
     if certain:
-        return held(DeviceHolder.STANDARD, HolderReason.ALL_STANDARD)
-    return held(DeviceHolder.FREE, HolderReason.NO_POD if outside is None else HolderReason.NOT_HELD)
+        return held(HeldAs.STANDARD, HolderReason.ALL_STANDARD)
+    return held(HeldAs.FREE, HolderReason.NO_POD if outside is None else HolderReason.NOT_HELD)
 
 
 def _order(holder: Holder) -> tuple[str, str, str]:
