@@ -32,6 +32,7 @@ def text() -> str:
             ("namespace", permissions.namespace),
             ("resource-manager", permissions.resource_manager),
             ("sleep", permissions.sleep),
+            ("holders", permissions.holders),
         )
     )
 

@@ -30,6 +30,7 @@ from joulie_api.resources import (
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SECRETS,
     TELEMETRY_PROFILES,
     TEMPLATE_POLICIES,
@@ -86,11 +87,13 @@ class Permissions:
     resource_manager: tuple[Grant, ...] = ()
     #: In the cluster, only where nodes may sleep.
     sleep: tuple[Grant, ...] = ()
+    #: In the cluster, only where the holders of devices are followed.
+    holders: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep)
+        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep, *self.holders)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -150,6 +153,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODES,), ("patch",), subresource="status", reason="Capacity of extended resources."),
                 Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
+            ),
+            holders=(
+                Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
+                Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
             ),
         ),
         "extender": Permissions(
