@@ -11,10 +11,10 @@ from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import Holder, NodePods, held_devices
 from joulie_core.holders.records import (
     ClaimedDevice,
+    DeviceListing,
     HolderReason,
     ListedContainer,
     ListedPod,
-    Listing,
     NodeGpu,
     NodePod,
     NoListing,
@@ -42,13 +42,15 @@ def listed(name="train", *device_ids, resource="nvidia.com/gpu", container="main
 
 def held(listing, pods, *, gpus=GPUS, outside=None, slices=()):
     """Return as what each GPU is held and why, by UUID."""
-    answer = Listing(tuple(listing), NOW)
+    answer = DeviceListing(tuple(listing), NOW)
     found = held_devices(answer, NodePods({each.key: each for each in pods}, slices), gpus, outside)
     return {each.uuid: (each.held_as.value, each.reason.value) for each in found}
 
 
 def holders(listing, pods, uuid="GPU-a", **context):
-    found = held_devices(Listing(tuple(listing), NOW), NodePods({each.key: each for each in pods}, **context), GPUS)
+    found = held_devices(
+        DeviceListing(tuple(listing), NOW), NodePods({each.key: each for each in pods}, **context), GPUS
+    )
     return next(each for each in found if each.uuid == uuid).holders
 
 
@@ -264,7 +266,7 @@ def test_no_answer_makes_every_gpu_unknown_with_the_reason():
 
 
 def test_pods_that_are_not_read_yet_make_every_gpu_unknown():
-    found = held_devices(Listing((), NOW), None, GPUS)
+    found = held_devices(DeviceListing((), NOW), None, GPUS)
 
     assert {(each.held_as, each.reason) for each in found} == {(HeldAs.UNKNOWN, HolderReason.PODS_NOT_READ)}
 
@@ -309,7 +311,7 @@ _PODS = st.lists(
 @given(_ENTRIES, _PODS)
 def test_a_standard_gpu_has_no_holder_that_is_not_a_standard_pod(entries, pods):
     by_name = {each.name: each for each in pods}
-    for device in held_devices(Listing(tuple(entries), NOW), NodePods({each.key: each for each in pods}), GPUS):
+    for device in held_devices(DeviceListing(tuple(entries), NOW), NodePods({each.key: each for each in pods}), GPUS):
         if device.held_as is HeldAs.STANDARD:
             assert device.holders
             for holder in device.holders:

@@ -7,10 +7,10 @@ from services.agent.tests.holders.scripted_kubelet import claim_resource, contai
 from joulie_agent.holders.kubelet import MOST_BYTES, MOST_ITEMS, KubeletClient, read_listing
 from joulie_core.holders.records import (
     ClaimedDevice,
+    DeviceListing,
     HolderReason,
     ListedContainer,
     ListedPod,
-    Listing,
     NoListing,
     PluginDevice,
 )
@@ -34,7 +34,7 @@ async def test_an_answer_of_the_kubelet_becomes_records(kubelet, socket):
         container("sidecar"),
     ) + pod("web", namespace="shop")
 
-    assert await ask(socket) == Listing(
+    assert await ask(socket) == DeviceListing(
         (
             ListedPod(
                 "team",
@@ -59,7 +59,7 @@ async def test_an_answer_of_the_kubelet_becomes_records(kubelet, socket):
 
 
 async def test_an_answer_without_pods_is_an_answer(kubelet, socket):
-    assert await ask(socket) == Listing((), NOW)
+    assert await ask(socket) == DeviceListing((), NOW)
 
 
 async def test_an_answer_of_17_8_mb_that_repeats_itself_is_read(kubelet, socket):
@@ -72,7 +72,9 @@ async def test_an_answer_of_17_8_mb_that_repeats_itself_is_read(kubelet, socket)
     found = await ask(socket)
 
     device = ClaimedDevice("gpu.nvidia.com", "node-1", "gpu-0")
-    assert found == Listing((ListedPod("team", "train", (ListedContainer("main", (), (device,), ("claim",)),)),), NOW)
+    assert found == DeviceListing(
+        (ListedPod("team", "train", (ListedContainer("main", (), (device,), ("claim",)),)),), NOW
+    )
 
 
 async def test_an_answer_of_65_mib_is_too_large(kubelet, socket):
@@ -178,13 +180,13 @@ def test_more_of_anything_than_a_node_has_is_too_large(answer):
 def test_as_many_items_as_are_allowed_are_read():
     found = read_listing(pod("train") * MOST_ITEMS, NOW)
 
-    assert isinstance(found, Listing)
+    assert isinstance(found, DeviceListing)
     assert len(found.pods) == MOST_ITEMS
 
 
 async def test_a_kubelet_that_comes_back_on_a_new_socket_is_asked_again(kubelet, socket):
     async with aclosing(KubeletClient(socket, wall_time=lambda: NOW)) as client:
-        assert isinstance(await client.list(), Listing)
+        assert isinstance(await client.list(), DeviceListing)
         await kubelet.server.stop(grace=None)
         assert isinstance(await client.list(), NoListing)
         kubelet.answer = pod("train")
@@ -192,4 +194,4 @@ async def test_a_kubelet_that_comes_back_on_a_new_socket_is_asked_again(kubelet,
             # The connection is tried again after a pause that grpc chooses.
             while isinstance(found := await client.list(), NoListing):
                 assert found.reason is HolderReason.KUBELET_SILENT
-    assert found == Listing((ListedPod("team", "train"),), NOW)
+    assert found == DeviceListing((ListedPod("team", "train"),), NOW)

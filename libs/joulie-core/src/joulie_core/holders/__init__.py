@@ -1,1 +1,1 @@
-"""Which pods hold which GPU of a node, and as what it is held: docs/decisions/0043-device-holders.md."""
+"""Pods that hold the GPUs of a node, and as what each GPU is held: docs/decisions/0043-device-holders.md."""

@@ -17,10 +17,10 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.held_as import HeldAs
 from joulie_core.holders.devices import GpuIndex, OfGpu, OfSomeGpu, Traced, vendor_of_claim
 from joulie_core.holders.records import (
+    DeviceListing,
     HolderReason,
     ListedContainer,
     ListedPod,
-    Listing,
     NodeGpu,
     NodePod,
     NoListing,
@@ -80,7 +80,7 @@ class _Claimant:
 
 
 def held_devices(
-    listing: Listing | NoListing,
+    listing: DeviceListing | NoListing,
     pods: NodePods | None,
     gpus: Sequence[NodeGpu],
     outside: Iterable[str] | None = None,
@@ -107,9 +107,9 @@ def _all_unknown(gpus: Iterable[NodeGpu], reason: HolderReason, message: str = "
 
 
 class _Claims:
-    """What holds which GPU, and what may hold one that is not known."""
+    """Holders of each GPU, and pods that may hold one that is not known."""
 
-    def __init__(self, listing: Listing, pods: NodePods, index: GpuIndex) -> None:
+    def __init__(self, listing: DeviceListing, pods: NodePods, index: GpuIndex) -> None:
         self._asked_at_s = listing.asked_at_s
         self._pods = pods.pods
         self._index = index

@@ -1,6 +1,6 @@
-"""What is known of a node's devices and of the pods on it: the kubelet's answer, pods, ResourceSlices and GPUs.
+"""Records of a node's devices and of the pods on it: the kubelet's answer, pods, ResourceSlices and GPUs.
 
-Values only. Whoever reads them has bounded their number and the length of each text.
+Values only. Their readers have bounded their number and the length of each text.
 Source: Kubernetes, k8s.io/kubelet/pkg/apis/podresources/v1; resource.k8s.io/v1, ResourceSlice.
 """
 
@@ -97,7 +97,7 @@ class HolderReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class DeviceListing:
     """One answer of the kubelet."""
 
     pods: tuple[ListedPod, ...]

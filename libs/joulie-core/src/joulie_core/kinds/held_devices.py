@@ -27,8 +27,11 @@ class HolderReport(Model):
     """One container that holds a GPU."""
 
     namespace: _Name
+    """Namespace of the pod."""
     pod: _Name
+    """Name of the pod."""
     container: _Name
+    """Name of the container."""
     workload_class: HolderClass = HolderClass.UNKNOWN
     """Workload class of the pod; `unknown` if its annotation is neither, or if it may be another pod of this name."""
 

@@ -243,7 +243,7 @@ class TelemetryProfileStatus(Model):
 
     control: ControlReports | None = None
     power: PowerReading | None = None
-    devices: Annotated[tuple[DeviceReport, ...], Field(max_length=MOST_REPORTED_DEVICES)] = ()
+    devices: Annotated[tuple[DeviceReport, ...], Field(max_length=MOST_REPORTED_DEVICES)] | None = None
     """Which pods hold which GPU, where the agent follows that (`agent.holders.enabled` of the chart)."""
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
-from joulie_core.holders.records import HolderReason, ListedPod, Listing, NoListing
+from joulie_core.holders.records import DeviceListing, HolderReason, ListedPod, NoListing
 from joulie_core.text import printable
 
 #: Bytes of one answer. The most devices that are listed, with long names, are some ten million.
@@ -24,11 +24,11 @@ _LONGEST_MESSAGE: Final = 300
 
 
 class HoldersAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kubelet answered last, or why there is no answer."""
+    """The last answer of the kubelet, or the reason why there is none."""
 
     #: Seconds since it was asked, by the clock of the process that asked.
     age_s: Annotated[float, Meta(ge=0)]
-    #: As in `Listing`.
+    #: As in `DeviceListing`.
     asked_at_s: float = 0.0
     pods: tuple[ListedPod, ...] = ()
     #: None where there is an answer.
@@ -40,7 +40,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(HoldersAnswer)
 
 
-def encode_answer(listing: Listing | NoListing, age_s: float) -> bytes:
+def encode_answer(listing: DeviceListing | NoListing, age_s: float) -> bytes:
     """Return an answer as it is sent."""
     if isinstance(listing, NoListing):
         return _ENCODER.encode(HoldersAnswer(age_s=age_s, reason=listing.reason, message=listing.message))
@@ -51,7 +51,7 @@ def encode_answer(listing: Listing | NoListing, age_s: float) -> bytes:
     return encoded
 
 
-def decode_answer(line: bytes) -> Listing | NoListing:
+def decode_answer(line: bytes) -> DeviceListing | NoListing:
     """Read an answer; one that is not current, or no answer, is the reason why."""
     try:
         answer = decode(_DECODER.decode, line, "answer")
@@ -60,11 +60,11 @@ def decode_answer(line: bytes) -> Listing | NoListing:
     if answer.reason is not None:
         return NoListing(answer.reason, printable(answer.message, _LONGEST_MESSAGE))
     if answer.age_s > MOST_AGE_S:
-        return NoListing(HolderReason.ANSWER_OLD, f"the kubelet was asked {answer.age_s:.1f} s ago")
-    return Listing(answer.pods, answer.asked_at_s)
+        return NoListing(HolderReason.ANSWER_OLD, f"the kubelet was asked more than {MOST_AGE_S:g} s ago")
+    return DeviceListing(answer.pods, answer.asked_at_s)
 
 
-async def fetch_answer(socket: str) -> Listing | NoListing:
+async def fetch_answer(socket: str) -> DeviceListing | NoListing:
     """Return the current answer of the process behind a socket, or why there is none."""
     try:
         async with asyncio.timeout(EXCHANGE_S):

@@ -23,10 +23,10 @@ from joulie_agent.holders.proto.pod_resources_pb2 import (
 )
 from joulie_core.holders.records import (
     ClaimedDevice,
+    DeviceListing,
     HolderReason,
     ListedContainer,
     ListedPod,
-    Listing,
     NoListing,
     PluginDevice,
 )
@@ -64,7 +64,7 @@ class KubeletClient:
         self._wall_time = wall_time
         self._channel: aio.Channel | None = None
 
-    async def list(self) -> Listing | NoListing:
+    async def list(self) -> DeviceListing | NoListing:
         """Return what the containers of this node have."""
         asked_at_s = self._wall_time()
         answer = await self._call()
@@ -103,7 +103,7 @@ class KubeletClient:
                 return NoListing(HolderReason.KUBELET_REFUSED, message)
 
 
-def read_listing(answer: bytes, asked_at_s: float) -> Listing | NoListing:
+def read_listing(answer: bytes, asked_at_s: float) -> DeviceListing | NoListing:
     """Decode an answer.
 
     Args:
@@ -112,7 +112,7 @@ def read_listing(answer: bytes, asked_at_s: float) -> Listing | NoListing:
     """
     try:
         message = ListPodResourcesResponse.FromString(answer)
-        return Listing(_Reading().pods(message.pod_resources), asked_at_s)
+        return DeviceListing(_Reading().pods(message.pod_resources), asked_at_s)
     except ProtobufError as error:
         return NoListing(HolderReason.ANSWER_MALFORMED, printable(str(error), _LONGEST_MESSAGE))
     except _BeyondBoundsError as error:

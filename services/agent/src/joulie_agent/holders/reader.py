@@ -16,7 +16,7 @@ import structlog
 from joulie_actuator.server import Admission, peer_of
 from joulie_agent.holders.answer import encode_answer
 from joulie_api.failure_log import FailureLog
-from joulie_core.holders.records import HolderReason, Listing, NoListing
+from joulie_core.holders.records import DeviceListing, HolderReason, NoListing
 
 #: From one question to the next. The kubelet allows its clients 100 a second.
 INTERVAL_S: Final = 1.0
@@ -32,9 +32,9 @@ _log = structlog.get_logger()
 class HoldersReader:
     """The last answer of the kubelet, refreshed by `run`. For one event loop."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Listing | NoListing]]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[DeviceListing | NoListing]]) -> None:
         self._ask = ask
-        self._last: Listing | NoListing = NoListing(HolderReason.KUBELET_SILENT, "not asked yet")
+        self._last: DeviceListing | NoListing = NoListing(HolderReason.KUBELET_SILENT, "not asked yet")
         self._asked_at = asyncio.get_running_loop().time()
         self._failures = FailureLog(_log, failed="no answer of the kubelet", recovered="the kubelet answers")
 
@@ -46,7 +46,7 @@ class HoldersReader:
             self._take(await self._ask(), asked_at)
             await asyncio.sleep(max(0.0, asked_at + INTERVAL_S - loop.time()))
 
-    def _take(self, found: Listing | NoListing, asked_at: float) -> None:
+    def _take(self, found: DeviceListing | NoListing, asked_at: float) -> None:
         self._last, self._asked_at = found, asked_at
         if isinstance(found, NoListing):
             self._failures.failed(found.message, cause=found.reason)
