@@ -126,7 +126,7 @@ docs:
 screenshots:
     python -m tests.live_page.screenshots docs/img
 
-# the modules of container resources' protocol buffers
+# the modules of protocol buffers
 protos:
     python -m tools.protos
 

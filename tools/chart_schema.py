@@ -12,6 +12,7 @@ from typing import Any, Final
 from tools.generated import ROOT, finish
 
 from joulie_actuator import settings as actuator_settings
+from joulie_agent.holders.settings import HoldersSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.presets import PRESETS
 from joulie_api.settings import Settings, describe
@@ -187,6 +188,16 @@ def _agent() -> _Schema:
                 }
             ),
             "actuator": _actuator(),
+            "holders": _closed(
+                {
+                    "enabled": _FLAG,
+                    "env": _service_env(HoldersSettings),
+                    "extraEnv": _ENTRIES,
+                    "resources": _OBJECT,
+                    "metricsPort": _PORT,
+                    "hostPodResourcesPath": _PATH,
+                }
+            ),
             "resourceManager": _resource_manager(),
             "watchdog": _closed(
                 {

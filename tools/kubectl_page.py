@@ -108,6 +108,19 @@ _EXPLANATION: Final[dict[str, Any]] = {
         )
     ],
 }  # fmt: skip
+#: GPUs of one node: one of a standard pod, one that a performance pod shares, one of a pod that has just started.
+_DEVICES: Final = [
+    {"uuid": f"GPU-{index}", "index": index, "heldAs": held_as, "reason": reason, "message": message,
+     "holderCount": len(holders), "watts": watts, "holders": [
+         {"namespace": "ml", "pod": pod, "container": "main", "workloadClass": workload_class}
+         for pod, workload_class in holders]}
+    for index, (held_as, reason, message, watts, *holders) in enumerate((
+        ("standard", "AllStandard", "", 287.5, ("train-0", "standard")),
+        ("performance", "PerformancePod", "", 301.0, ("batch-7", "standard"), ("serve-1", "performance")),
+        ("unknown", "PodTooNew", "pod ml/train-1", 62.0, ("train-1", "unknown")),
+        ("free", "NoPod", "", 58.5),
+    ))
+]  # fmt: skip
 #: The command that is shown of each verb.
 _COMMANDS: Final = {
     "status": ("status",),
@@ -115,6 +128,7 @@ _COMMANDS: Final = {
     "explain": ("explain", "pod", "train", "-n", "ml"),
     "why-pending": ("why-pending", "train", "-n", "ml"),
     "profile": ("profile", "xeon-1"),
+    "devices": ("devices", "epyc-0"),
     "doctor": ("doctor",),
     "events": ("events",),
     "sleep": ("sleep",),
@@ -183,6 +197,7 @@ def _fill(server: FakeApiServer) -> None:
         name = objects[0]["metadata"]["name"]
         server.patch("NodePowerProfile", name, {"spec": {"policy": policy, "cpu": {"packagePowerCapPctOfMax": 100}}})
         server.put_all([make_node_hardware(name), service_pod("agent", name, owner="DaemonSet")])
+    server.patch("TelemetryProfile", "epyc-0", {"status": {"devices": _DEVICES}})
     for component in ("operator", "extender"):
         server.put_all(service_pod(component, node) for node in ("epyc-0", "epyc-1"))
     server.put_all([*(_role(component) for component in SERVICES), extender_service()])

@@ -17,6 +17,7 @@ _VERBS = {
     "explain": ("explain", "pod", "train"),
     "why-pending": ("why-pending", "train"),
     "profile": ("profile", "n1"),
+    "devices": ("devices", "n1"),
     "doctor": ("doctor",),
     "sleep": ("sleep",),
     "savings": ("savings",),

@@ -31,6 +31,7 @@ from joulie_api.resources import (
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SECRETS,
     TELEMETRY_PROFILES,
     TEMPLATE_POLICIES,
@@ -89,11 +90,14 @@ class Permissions:
     sleep: tuple[Grant, ...] = ()
     #: In the namespace that the service runs in, only where savings are estimated.
     savings: tuple[Grant, ...] = ()
+    #: In the cluster, only where the holders of devices are followed.
+    holders: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep, *self.savings)
+        scopes = (self.cluster, self.namespace, self.resource_manager, self.sleep, self.savings, self.holders)
+        return tuple(grant for scope in scopes for grant in scope)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -157,6 +161,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODES,), ("patch",), subresource="status", reason="Capacity of extended resources."),
                 Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
+            ),
+            holders=(
+                Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
+                Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
             ),
         ),
         "extender": Permissions(

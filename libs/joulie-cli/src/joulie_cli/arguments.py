@@ -19,6 +19,7 @@ VERBS: Final = (
     "explain",
     "why-pending",
     "profile",
+    "devices",
     "doctor",
     "events",
     "sleep",

@@ -79,6 +79,7 @@ class Package(ModuleType):
             "amdsmi_get_clock_info": {"clk": 1900, "min_clk": 132, "max_clk": 2100},
             "amdsmi_get_gpu_metrics_info": {"average_gfx_activity": 0},
             "amdsmi_get_gpu_compute_partition": "SPX",
+            "amdsmi_get_gpu_device_bdf": "0000:05:00.0",
             "amdsmi_get_gpu_perf_level": AUTO,
             "amdsmi_set_power_cap": None,
             "amdsmi_set_gpu_clk_limit": None,
@@ -299,12 +300,14 @@ def test_a_device_is_described_by_its_own_figures_in_milliwatts(library, package
         highest_mhz=2100,
         partitioned=False,
         partition_modes=("SPX",),
+        pci_address="0000:05:00.0",
     )
     assert package.calls == [
         ("get_gpu_asic_info", GPU),
         ("get_power_cap_info", GPU),
         ("get_gpu_compute_partition", GPU),
         ("get_clock_info", GPU, "graphics"),
+        ("get_gpu_device_bdf", GPU),
     ]
 
 
@@ -322,6 +325,7 @@ FIELDS = {
     "get_power_cap_info": {"min_mw", "max_mw", "default_mw", "current_mw", "enforced_mw"},
     "get_clock_info": {"lowest_mhz", "highest_mhz"},
     "get_gpu_compute_partition": {"partitioned", "partition_modes"},
+    "get_gpu_device_bdf": {"pci_address"},
 }
 
 
@@ -332,7 +336,7 @@ def test_what_a_device_or_a_guest_does_not_have_is_unknown(code, function, libra
     package.failures[function] = code
     found = described(library)
     for field in GpuDeviceInfo.__dataclass_fields__:
-        expected = () if field == "partition_modes" else None
+        expected = {"partition_modes": (), "pci_address": ""}.get(field)
         assert getattr(found, field) == (expected if field in FIELDS[function] else getattr(complete, field))
 
 

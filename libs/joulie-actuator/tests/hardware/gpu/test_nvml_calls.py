@@ -13,7 +13,7 @@ from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.hardware.gpu.nvml import NvmlLibrary
 from joulie_actuator.reasons import Reason
 
-NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION = 3, 2, 4
+NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND = 3, 2, 4, 6
 GPU = "handle 0"
 
 
@@ -54,10 +54,15 @@ class Package(ModuleType):
             "nvmlDeviceGetSupportedMemoryClocks": [405, 2619, 1593],
             "nvmlDeviceGetSupportedGraphicsClocks": [1980, 210, 900],
             "nvmlDeviceGetMigMode": (0, 1),
+            "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:C1:00.0"),
+            "nvmlDeviceGetMinorNumber": 5,
+            "nvmlDeviceGetMaxMigDeviceCount": 3,
             "nvmlDeviceGetClockInfo": 1755,
             "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
         }
+        #: By place: the handle of a MIG device, which is its UUID too, or an error.
+        self.mig_devices = {0: "MIG-a", 1: NOT_FOUND, 2: "MIG-b"}
         self.profiles = {0: "MIG 1g.10gb", 1: INVALID_ARGUMENT, 2: NOT_SUPPORTED, 3: "MIG 7g.80gb"}
 
     def __getattr__(self, name):
@@ -73,6 +78,13 @@ class Package(ModuleType):
                 if isinstance(answer, int):
                     raise NvmlError(answer)
                 return SimpleNamespace(name=answer)
+            if name == "nvmlDeviceGetMigDeviceHandleByIndex":
+                answer = self.mig_devices[arguments[1]]
+                if isinstance(answer, int):
+                    raise NvmlError(answer)
+                return answer
+            if name == "nvmlDeviceGetUUID" and arguments[0] in self.mig_devices.values():
+                return arguments[0]
             return self.answers[name]
 
         return call
@@ -165,6 +177,36 @@ def test_a_device_is_described_by_its_own_figures(library):
         highest_mhz=1980,
         partitioned=False,
         partition_modes=("1g.10gb", "7g.80gb"),
+        pci_address="00000000:C1:00.0",
+        minor=5,
+    )
+
+
+def test_mig_devices_are_named_and_an_empty_place_does_not_lose_the_gpu(library, package):
+    package.answers["nvmlDeviceGetMigMode"] = (1, 1)
+
+    assert described(library).partition_uuids == ("MIG-a", "MIG-b")
+
+
+def test_an_error_of_a_mig_device_other_than_its_absence_is_the_gpus(library, package):
+    package.answers["nvmlDeviceGetMigMode"] = (1, 1)
+    package.mig_devices[1] = 15
+
+    assert failure_of(lambda: described(library)).extent is Extent.DEVICE
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlDeviceGetPciInfo", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMaxMigDeviceCount"]
+)
+def test_a_driver_without_an_address_or_mig_devices_describes_the_rest(function, library, package):
+    package.answers["nvmlDeviceGetMigMode"] = (1, 1)
+    package.failures[function] = NOT_SUPPORTED
+
+    info = described(library)
+    assert (info.pci_address, info.minor, info.partition_uuids) == (
+        "" if function == "nvmlDeviceGetPciInfo" else "00000000:C1:00.0",
+        None if function == "nvmlDeviceGetMinorNumber" else 5,
+        () if function == "nvmlDeviceGetMaxMigDeviceCount" else ("MIG-a", "MIG-b"),
     )
 
 

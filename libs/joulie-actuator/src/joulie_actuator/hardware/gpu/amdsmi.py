@@ -138,6 +138,7 @@ class AmdSmiLibrary:
             highest_mhz=_figure_of(clocks.get("max_clk")),
             partitioned=partition.upper() != _UNPARTITIONED if partition else None,
             partition_modes=(partition,) if partition else (),
+            pci_address=self._optional(self._pci_address, handle) or "",
         )
 
     def power_mw(self, handle: Handle) -> int:
@@ -212,6 +213,10 @@ class AmdSmiLibrary:
             if not _tells_sensors(smi):
                 return dict(smi.amdsmi_get_power_cap_info(handle))
             return dict(smi.amdsmi_get_power_cap_info(handle, _power_sensor(smi, handle)))
+
+    def _pci_address(self, handle: Handle) -> str:
+        with self._calls() as smi:
+            return str(smi.amdsmi_get_gpu_device_bdf(handle))
 
     def _compute_partition(self, handle: Handle) -> str:
         with self._calls() as smi:

@@ -28,6 +28,7 @@ _LIBRARY: Final = "libnvidia-ml.so.1"
 
 # Codes are NVML's own, nvmlReturn_t.
 _UNINITIALIZED: Final = 1
+_NOT_FOUND: Final = 6
 _DRIVER_NOT_LOADED: Final = 9
 _LIBRARY_NOT_FOUND: Final = 12
 _LIB_RM_VERSION_MISMATCH: Final = 18
@@ -36,7 +37,7 @@ _REASONS: Final = {
     2: Reason.OUT_OF_RANGE,  # INVALID_ARGUMENT
     3: Reason.NO_INTERFACE,  # NOT_SUPPORTED
     4: Reason.NOT_PERMITTED,  # NO_PERMISSION
-    6: Reason.DEVICE_LOST,  # NOT_FOUND
+    _NOT_FOUND: Reason.DEVICE_LOST,
     _DRIVER_NOT_LOADED: Reason.NO_INTERFACE,
     10: Reason.TIMEOUT,  # TIMEOUT
     _LIBRARY_NOT_FOUND: Reason.NO_INTERFACE,
@@ -51,7 +52,7 @@ _EXTENTS: Final = {
     _UNINITIALIZED: Extent.DRIVER,
     _DRIVER_NOT_LOADED: Extent.DRIVER,
     _LIB_RM_VERSION_MISMATCH: Extent.DRIVER,
-    6: Extent.DEVICE,
+    _NOT_FOUND: Extent.DEVICE,
     15: Extent.DEVICE,
     16: Extent.DEVICE,
     28: Extent.DEVICE,
@@ -121,6 +122,9 @@ class NvmlLibrary:
             highest_mhz=highest_mhz,
             partitioned=partitioned,
             partition_modes=() if partitioned is None else self._partition_modes(handle),
+            partition_uuids=self._partition_uuids(handle) if partitioned else (),
+            pci_address=self._pci_address(handle),
+            minor=self._figure("nvmlDeviceGetMinorNumber", handle),
         )
 
     def power_mw(self, handle: Handle) -> int:
@@ -187,6 +191,25 @@ class NvmlLibrary:
         with _optional(), self._calls() as nvml:
             current, _pending = nvml.nvmlDeviceGetMigMode(handle)
             return bool(current)
+        return None
+
+    def _pci_address(self, handle: Handle) -> str:
+        with _optional(), self._calls() as nvml:
+            return str(nvml.nvmlDeviceGetPciInfo(handle).busId)
+        return ""
+
+    def _partition_uuids(self, handle: Handle) -> tuple[str, ...]:
+        places = range(self._figure("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+        return tuple(uuid for each in places if (uuid := self._partition_uuid(handle, each)))
+
+    def _partition_uuid(self, handle: Handle, place: int) -> str | None:
+        with _optional(), self._calls() as nvml:
+            try:
+                return str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)))
+            except nvml.NVMLError as error:
+                # Of a place without a MIG device, or one that was removed meanwhile; the GPU itself is there.
+                if error.value != _NOT_FOUND:
+                    raise
         return None
 
     def _partition_modes(self, handle: Handle) -> tuple[str, ...]:
