@@ -3,7 +3,7 @@
 Guarantees that the shares below a domain never add up to more than its usable power, unless the lowest shares do; that
 no share is below its lowest or above its highest; and that a higher limit of the root lowers no share. Within a
 priority, shares are in proportion to what is wanted. One pass upwards finds what each domain can use, one downwards
-divides it; all in whole milliwatts, rounded down, so that a division leaves less than a milliwatt for each of its parts.
+divides it; all in whole milliwatts, rounded down, so that a division leaves less than one for each of its parts.
 
 `Allocator` keeps both passes, and repeats only what a changed node reaches.
 """

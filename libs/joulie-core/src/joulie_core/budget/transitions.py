@@ -96,10 +96,10 @@ class BudgetPlanner:
         tree = self._tree
         standings = {name: self._standing(nodes[name], leaf, now_s) for name, leaf in tree.leaf_of.items()}
         targets = self._allocate(standings)
-        deposed = any(each.node.ask is not None and each.node.ask.term > self._term for each in standings.values())
+        deposed = any(is_later(each.node.ask, self._term) for each in standings.values() if each.node.ask)
         asks: dict[NodeName, LimitAsk] = {}
         if not deposed:
-            asks = self._fences(standings, targets) | self._lowers(standings, targets)
+            asks = self._fences(standings, targets) | self._withdrawals(standings) | self._lowers(standings, targets)
         left = left_mw(tree, standings)
         if not deposed:
             asks |= self._raises(standings, targets, list(left), asks)
@@ -153,6 +153,16 @@ class BudgetPlanner:
                 elif (ask := current_ask(each.node)) is not None:
                     limit = ask.limit_mw
                 asks[name] = next_ask(each.node, limit, self._term)
+        return asks
+
+    def _withdrawals(self, standings: Mapping[NodeName, _Standing]) -> dict[NodeName, LimitAsk]:
+        """Return an ask for each raise that a node cannot follow now: it would be in force at a time of its own."""
+        asks = {}
+        for name, each in standings.items():
+            report = current_report(each.node)
+            in_force = report.in_force_mw if report is not None else None
+            if each.fenced and not each.can_follow and in_force is not None and each.asked_mw > in_force:
+                asks[name] = next_ask(each.node, in_force, self._term)
         return asks
 
     def _lowers(
@@ -244,6 +254,11 @@ class BudgetPlanner:
 def is_own(ask: LimitAsk, term: int) -> bool:
     """Return whether an ask was written in this term, so that no earlier leader can replace it."""
     return ask.term == term
+
+
+def is_later(ask: LimitAsk, term: int) -> bool:
+    """Return whether an ask was written by a later leader."""
+    return ask.term > term
 
 
 def left_mw(tree: BudgetTree, standings: Mapping[NodeName, _Standing]) -> list[int | None]:
