@@ -1,6 +1,6 @@
 """The nodes of the soak of power budgets: hardware, agents, and the objects through which leaders reach them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from joulie_core.budget import LimitAsk, LimitReport, ledger
@@ -60,8 +60,6 @@ class Agent:
     random: Random
     lease_s: float
     releases: bool
-    #: Replaced in tests that remove the rule.
-    supersedes: object = field(default=ledger.supersedes)
 
     def read(self, machine: Machine, stored: NodeObject, now_s: float) -> None:
         """Read the object, perhaps as it was before, apply what is new, and report."""
@@ -72,7 +70,7 @@ class Agent:
         applied = stored.report if stored.report is not None and stored.report.identity == machine.identity else None
         if ask is None or ask.identity != machine.identity:
             return
-        new = self.supersedes(ask, applied)
+        new = ledger.supersedes(ask, applied)
         again = applied is not None and (machine.released or applied.refused)
         if not new and not again:
             if applied is not None:

