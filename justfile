@@ -64,6 +64,10 @@ gpu *ARGS:
 soak *ARGS:
     pytest -m soak -s --timeout 900 {{ARGS}}
 
+# random faults around a power budget, until a sum of limits is exceeded or the steps (1,000,000) are done
+budget-soak *ARGS:
+    python -m tools.budget_soak.run {{ARGS}}
+
 # everything that must pass before a change lands
 ci: sync lint test (mutants "--changed" "--within" "120") docker e2e
 
