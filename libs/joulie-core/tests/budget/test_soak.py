@@ -1,6 +1,6 @@
 """A power budget under random faults: no sum is exceeded, and without one of these rules a sum is.
 
-The rules about two leaders matter so rarely that their tests are decisions, in test_transitions.py.
+Of the rules about two leaders no short walk finds a violation; test_transitions.py tests two of them as decisions.
 """
 
 from dataclasses import replace

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.budget import BindingLimit, BudgetDevice, LimitSource, binding_limit, split_budget
-from joulie_core.class_caps import DeviceHolder
+from joulie_core.held_as import HeldAs
 
-HOLDERS = st.sampled_from([None, *DeviceHolder])
+HOLDERS = st.sampled_from(HeldAs)
 
 
 @st.composite
@@ -37,14 +37,15 @@ def gpus(*holders):
 @pytest.mark.parametrize(
     ("holders", "limits"),
     [
-        (["performance", "standard", "free", None], [600, 100, 100, 600]),
+        (["performance", "standard", "free", "unknown"], [600, 100, 100, 600]),
+        (["outside", "standard", "standard", "standard"], [700, 233, 233, 233]),
         (["performance", "standard", "standard", "standard"], [700, 233, 233, 233]),
-        ([None, None, None, None], [350, 350, 350, 350]),
+        (["unknown"] * 4, [350, 350, 350, 350]),
         (["standard", "free", "free", "standard"], [350, 350, 350, 350]),
     ],
 )
 def test_devices_of_performance_pods_are_served_first(holders, limits):
-    parts = gpus(*(each and DeviceHolder(each) for each in holders))
+    parts = gpus(*map(HeldAs, holders))
     assert list(split_budget(1400, parts).limits_mw.values()) == limits
 
 

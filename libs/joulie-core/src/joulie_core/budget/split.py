@@ -6,8 +6,12 @@ is within its device's range.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from joulie_core.class_caps import DeviceHolder
+from joulie_core.held_as import HeldAs
+
+#: Devices that are served last: all of their holders are known, and none needs the power.
+_SERVED_LAST: Final = frozenset({HeldAs.STANDARD, HeldAs.FREE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,7 @@ class BudgetDevice:
     name: str
     min_mw: int
     max_mw: int
-    #: None: not known.
-    holder: DeviceHolder | None = None
+    held_as: HeldAs = HeldAs.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +36,16 @@ class DeviceSplit:
 def split_budget(budget_mw: int, devices: Sequence[BudgetDevice]) -> DeviceSplit:
     """Return the limits of devices: the lowest of each, then more for those of performance pods, then for the others.
 
-    Those served together get equal limits, as far as their ranges allow. Devices whose holders are not known are served
-    with those of performance pods; if none is known, all are alike.
+    Those served together get equal limits, as far as their ranges allow. Devices of which it is not known that standard
+    pods alone hold them, or none, are served with those of performance pods; if nothing is known, all are alike.
     """
     limits = {each.name: each.min_mw for each in devices}
     left = budget_mw - sum(limits.values())
     if left <= 0:
         return DeviceSplit(limits, -left)
-    first = (DeviceHolder.PERFORMANCE, None)
     for served in (
-        [each for each in devices if each.holder in first],
-        [each for each in devices if each.holder not in first],
+        [each for each in devices if each.held_as not in _SERVED_LAST],
+        [each for each in devices if each.held_as in _SERVED_LAST],
     ):
         left = _fill(limits, served, left)
     return DeviceSplit(limits)
