@@ -68,7 +68,7 @@ def packages_energy(
         interval: the measured values.
         busy: watts of one busy thread above idle.
         idle: watts of all packages without work.
-        fitted_watts: watts per CPU second of pods from `joulie_core.attribution.fit`; the middle of the band for others.
+        fitted_watts: watts per CPU second by pod (`joulie_core.attribution.fit`); others are at the middle of the band.
     """
     lowest_idle = min(interval.joules, idle.lowest * interval.seconds)
     highest_idle = min(interval.joules, idle.highest * interval.seconds)
@@ -86,8 +86,6 @@ def packages_energy(
     bounds = _bounds(cpu_seconds, busy, least, most) if held else [(0.0, most if s > 0.0 else 0.0) for s in cpu_seconds]
     # The idle energy itself is inside its band, so that the sum of the points may have to move it.
     active = min(max(active, math.fsum(low for low, _ in bounds)), math.fsum(high for _, high in bounds))
-    if not held:
-        active = min(active, interval.joules - idle_joules) if total > 0.0 else 0.0
     watts = [*((fitted_watts or {}).get(pod, busy.middle) for pod in names), busy.middle]
     points = _points([w * s for w, s in zip(watts, cpu_seconds, strict=True)], bounds, active)
     pods = tuple(

@@ -22,8 +22,9 @@ def fitted_watts(intervals: Sequence[PackagesInterval], busy: WattsBand, idle: W
     """
     usable = [interval for interval in intervals if interval.node_cpu_seconds is not None]
     columns: dict[str | None, list[float]] = {None: []}
-    for pod in sorted({pod for interval in usable for pod in interval.pod_cpu_seconds}):
-        columns[pod] = [interval.pod_cpu_seconds.get(pod) or 0.0 for interval in usable]
+    names = sorted({pod for interval in usable for pod in interval.pod_cpu_seconds})
+    for name in names:
+        columns[name] = [interval.pod_cpu_seconds.get(name) or 0.0 for interval in usable]
     for position, interval in enumerate(usable):
         pods = sum(column[position] for pod, column in columns.items() if pod is not None)
         columns[None].append(max(0.0, (interval.node_cpu_seconds or 0.0) - pods))
