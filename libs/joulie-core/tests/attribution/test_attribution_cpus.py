@@ -1,12 +1,13 @@
 """Energy of CPU packages by pod: conservation, bounds, and what is unknown."""
 
 import math
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.attribution.cpus import PackagesInterval, WattsBand, packages_energy
+from joulie_core.attribution.cpus import PackagesInterval, WattsBand, packages_energy, watts_per_cpu_second
 from joulie_core.attribution.fit import fitted_watts
 
 BUSY, IDLE = WattsBand(1.0, 4.0), WattsBand(40.0, 40.0)
@@ -86,3 +87,15 @@ def test_the_fit_leaves_pods_alike_that_rise_and_fall_together():
 
 def test_the_fit_without_intervals_knows_nothing():
     assert fitted_watts([PackagesInterval(10.0, 400.0, None, {"a": 1.0})], BUSY, IDLE) == {}
+
+
+def test_a_pod_that_ends_within_an_interval_loses_nothing():
+    interval = PackagesInterval(10.0, 400.0 + 21.0, 10.5, {"long": 10.0, "short": 0.5})
+    points = {pod: point for pod, (_, point, _) in by_pod(packages_energy(interval, BUSY, IDLE)).items()}
+    assert points == pytest.approx({"long": 20.0, "short": 1.0})
+
+
+def test_the_band_is_half_the_flattest_to_double_the_steepest_secant_of_the_curve_of_the_packages():
+    curve = (50.0, *(50.0 + 10.0 * step for step in range(1, 10)), 250.0)
+    curves = mock.create_autospec(NodeCurves, instance=True, packages_watts=curve, threads=10.0)
+    assert watts_per_cpu_second(curves) == WattsBand(5.0, 40.0)

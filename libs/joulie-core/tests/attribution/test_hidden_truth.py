@@ -1,4 +1,4 @@
-"""Coverage, width and error of the energy by pod on simulated nodes, of which the attribution sees the counters only."""
+"""Coverage, width and error of the energy by pod on simulated nodes, of which only counters are seen."""
 
 import math
 import random
