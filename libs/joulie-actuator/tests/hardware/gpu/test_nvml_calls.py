@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from joulie_actuator.hardware.gpu import nvml as nvml_module
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.hardware.gpu.nvml import NvmlLibrary
@@ -29,6 +30,7 @@ class Package(ModuleType):
 
     NVMLError = NvmlError
     NVML_GPU_INSTANCE_PROFILE_COUNT = 4
+    NVML_CLOCK_GRAPHICS = 0
 
     def __init__(self):
         super().__init__("pynvml")
@@ -52,6 +54,9 @@ class Package(ModuleType):
             "nvmlDeviceGetSupportedMemoryClocks": [405, 2619, 1593],
             "nvmlDeviceGetSupportedGraphicsClocks": [1980, 210, 900],
             "nvmlDeviceGetMigMode": (0, 1),
+            "nvmlDeviceGetClockInfo": 1755,
+            "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
         }
         self.profiles = {0: "MIG 1g.10gb", 1: INVALID_ARGUMENT, 2: NOT_SUPPORTED, 3: "MIG 7g.80gb"}
 
@@ -287,3 +292,24 @@ def test_a_driver_that_was_replaced_has_a_hint(library, package):
     assert message == "NVML: code 18; the driver was replaced under this process: restart it"
     package.failures["nvmlDeviceGetCount"] = 4
     assert failure_of(library.count).failure.message == "NVML: code 4"
+
+
+def test_the_state_of_the_clock_is_the_graphics_clock_and_the_reasons_by_their_present_name(library, package):
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.POWER_LIMIT)
+    assert package.calls == [("nvmlDeviceGetClockInfo", GPU, 0), ("nvmlDeviceGetCurrentClocksEventReasons", GPU)]
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, 13])
+def test_what_a_gpu_or_an_older_driver_does_not_have_of_the_state_is_unknown(code, library, package):
+    package.failures["nvmlDeviceGetCurrentClocksEventReasons"] = code
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.THERMAL), "by its older name"
+    package.failures["nvmlDeviceGetCurrentClocksThrottleReasons"] = code
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.UNKNOWN)
+    package.failures["nvmlDeviceGetClockInfo"] = code
+    assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN)
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons"])
+def test_any_other_error_fails_the_state_of_the_clock(function, library, package):
+    package.failures[function] = NO_PERMISSION
+    assert failure_of(lambda: library.clock_state(GPU)).failure.reason is Reason.NOT_PERMITTED

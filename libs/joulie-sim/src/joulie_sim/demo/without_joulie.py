@@ -19,7 +19,7 @@ from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
-from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, ServerDraw, SlowedCores
+from joulie_sim.engine.power_model import CalibratedPowerModel, LimitedGpuWork, NodePowerModel, ServerDraw, SlowedCores
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 from joulie_sim.physics.operation import effective_cpu_cap
@@ -89,9 +89,9 @@ class PackagePowerModel:
         )
         return ServerDraw(draw.watts, draw)
 
-    def gpu(self, utilization: float, controls: Controls) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         """Return the draw of one GPU."""
-        return self._calibrated.gpu(utilization, controls)
+        return self._calibrated.gpu(utilization, controls, clock)
 
     def wall_watts(self, gpu_watts: float) -> float:
         """Return the GPUs' watts as they are."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_sim.engine.control_plane import ControlPlane
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, Lever
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_runtime import RunningJob
@@ -21,6 +22,7 @@ from joulie_sim.engine.running_nodes import RunningNodes
 from joulie_sim.engine.waiting import BackOff, WaitingJobs
 
 _MILLI: Final = 1000.0
+_MEMORY: Final = tuple(WorkKind).index(WorkKind.MEMORY)
 _SENSITIVITIES: Final = tuple(SENSITIVITY[kind].value for kind in WorkKind)
 
 
@@ -35,7 +37,7 @@ class JobFlow:
         control: Joulie's decisions; None without Joulie.
         scores: the extender's scores; None without.
         drop_on_arrival: a job that cannot be placed on arrival is dropped instead of waiting.
-        limited: devices that standard jobs hold are limited.
+        limits: of devices that standard jobs hold; None without.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class JobFlow:
         control: ControlPlane | None,
         scores: NodeScores | None,
         drop_on_arrival: bool,
-        limited: bool,
+        limits: ClassCapSettings | ClassLimitSettings | None,
     ) -> None:
         self._jobs = jobs
         self._requests = requests
@@ -57,7 +59,9 @@ class JobFlow:
         self._control = control
         self._scores = scores
         self._drop_on_arrival = drop_on_arrival
-        self._limited = limited
+        self._limited = limits is not None
+        # Only limits on clocks make a difference between kinds of work on GPUs.
+        self._by_kind = isinstance(limits, ClassLimitSettings) and limits.lever is Lever.CLOCK
         self._lines = WaitingJobs(requests.requests)
         self._backoff = BackOff()
         self._records = JobRecords.empty(len(jobs))
@@ -90,6 +94,10 @@ class JobFlow:
     def pending(self, most: int) -> list[PlacementRequest]:
         """Return the requests of that many jobs that wait, in order of arrival."""
         return [self._requests.requests[line] for line in self._lines.earliest(most)]
+
+    def waiting_requests(self) -> list[PlacementRequest]:
+        """Return the distinct requests of the jobs that wait."""
+        return [self._requests.requests[line] for line in self._lines.lines()]
 
     def opened(self, node: int) -> None:
         """Note that a node has got room or a class, for `place_waiting`."""
@@ -195,4 +203,5 @@ class JobFlow:
             jobs.gpu_utilization.item(job),
             _SENSITIVITIES[jobs.kind.item(job)],
             limited=self._limited and not request.performance,
+            memory_bound=self._by_kind and request.gpus > 0 and jobs.kind.item(job) == _MEMORY,
         )

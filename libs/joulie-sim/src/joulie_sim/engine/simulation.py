@@ -11,14 +11,16 @@ from math import fsum, inf
 from typing import Final
 
 from joulie_core.scoring import energy_v1, energy_v2, headroom_v1
-from joulie_sim.engine.arms import Arm, JoulieSettings, SleepingArm
+from joulie_sim.engine.arms import Arm, BoundedJoulieSettings, JoulieSettings, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings
 from joulie_sim.engine.energy_scores import EnergyScores
 from joulie_sim.engine.facility import FacilityModel, LinearFacility
 from joulie_sim.engine.job_flow import JobFlow
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import Balance
+from joulie_sim.engine.limit_lifting import LimitLifting
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.node_scores import NodeScores
@@ -80,8 +82,10 @@ class Simulation:
         self._settings = settings
         self._on_progress = on_progress
         joulie = arm.joulie
-        class_caps = joulie.class_caps if joulie is not None else None
-        self._nodes = RunningNodes(machines, power_models or calibrated_models(machines), class_caps)
+        limits: ClassCapSettings | ClassLimitSettings | None = joulie.class_caps if joulie is not None else None
+        if isinstance(joulie, BoundedJoulieSettings):
+            limits = joulie.class_limits
+        self._nodes = RunningNodes(machines, power_models or calibrated_models(machines), limits)
         self._scores: NodeScores | None = None
         self._control: ControlPlane | None = None
         if joulie is not None:
@@ -103,8 +107,11 @@ class Simulation:
             control=self._control,
             scores=self._scores,
             drop_on_arrival=settings.drop_on_arrival,
-            limited=class_caps is not None,
+            limits=limits,
         )
+        self._lifting: LimitLifting | None = None
+        if isinstance(limits, ClassLimitSettings) and limits.lifted_while_waiting:
+            self._lifting = LimitLifting(machines, self._nodes)
         self._sleep: NodeSleep | None = None
         if isinstance(arm, SleepingArm):
             self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow)
@@ -136,6 +143,8 @@ class Simulation:
             self._events += 1
             self._handlers[due_s.index(now_s)](now_s)
             self._flow.place_waiting(now_s)
+            if self._lifting is not None:
+                self._lifting.follow(self._flow.waiting_requests(), now_s)
             if self._on_progress is not None and self._events % _PROGRESS_EVENTS == 0:
                 self._on_progress(now_s, self._flow.done)
         return self._result(horizon_s)

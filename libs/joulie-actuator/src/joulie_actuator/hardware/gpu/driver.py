@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.knob import LOWEST_CAP_SHARE, HardwareFailure, Knob, KnobLimits
 
 MW_PER_WATT: Final = 1000
@@ -78,6 +79,7 @@ class DeviceReading:
     limit_mw: int | HardwareFailure
     #: The managed limit on the graphics clock; None where there is none.
     clock_limit_mhz: int | HardwareFailure | None = None
+    clock_bound: ClockBound = ClockBound.UNKNOWN
 
 
 class ClockKnob(Knob, Protocol):

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Final
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, bound_of_event_reasons
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
@@ -136,6 +137,16 @@ class NvmlLibrary:
         """Return the lowest of all power limiters, the management limit being one."""
         with self._calls() as nvml:
             return int(nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+
+    def clock_state(self, handle: Handle) -> ClockState:
+        """Return the graphics clock and NVML's reasons, by the name that the driver knows them by."""
+        clock_mhz: int | None = None
+        with _optional(), self._calls() as nvml:
+            clock_mhz = int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_GRAPHICS))
+        reasons = self._figure("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:
+            reasons = self._figure("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return ClockState(clock_mhz, ClockBound.UNKNOWN if reasons is None else bound_of_event_reasons(reasons))
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the management limit."""
