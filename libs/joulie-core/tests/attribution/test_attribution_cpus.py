@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from joulie_core.attribution.cpus import PackagesInterval, WattsBand, packages_energy, watts_per_cpu_second
 from joulie_core.attribution.fit import fitted_watts
+from joulie_core.power.curves import NodeCurves
 
 BUSY, IDLE = WattsBand(1.0, 4.0), WattsBand(40.0, 40.0)
 
