@@ -55,6 +55,10 @@ e2e-matrix *ARGS:
 docker *ARGS:
     pytest -m docker --timeout 600 {{ARGS}}
 
+# energy by pod on simulated nodes: coverage and width of the bounds, error of the points
+attribution *ARGS:
+    pytest -s libs/joulie-core/tests/attribution/test_hidden_truth.py {{ARGS}}
+
 # readings of this machine's GPU drivers; changes nothing, skipped without a GPU
 gpu *ARGS:
     pytest -s -rs libs/joulie-actuator/tests/hardware/gpu/test_real_driver.py {{ARGS}}
