@@ -92,7 +92,7 @@ def test_few_pods_are_covered_too(pods):
             assert pod.lower_joules - 1e-6 <= truth.joules[pod.holder] <= pod.upper_joules + 1e-6
 
 
-def test_one_pod_beside_another_stays_within_the_bounds_that_it_has_there():
+def test_the_lower_bounds_of_two_pods_fit_into_the_counter_and_both_truths_into_the_bounds():
     (truth,) = intervals(3, 1, pods=2, system=False)
     both = {pod.holder: pod for pod in packages_energy(truth.interval, BUSY, IDLE).pods}
     assert math.fsum(pod.lower_joules for pod in both.values()) <= truth.interval.joules
