@@ -10,7 +10,13 @@ from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import WorkKind
 from joulie_sim.engine.arms import ARMS
-from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, DeviceLimits, Lever, limits_of_node
+from joulie_sim.engine.device_limits import (
+    ClassCapSettings,
+    ClassLimitSettings,
+    DeviceLimits,
+    LimitedBy,
+    limits_of_node,
+)
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import default_nodes
@@ -73,7 +79,7 @@ def test_an_allowed_slowdown_limits_the_clock_and_nothing_else(gpu, allowed, clo
 
 
 def test_the_lever_power_limits_power_and_nothing_else(gpu) -> None:
-    limits = limits_of_node(gpu, ClassLimitSettings(AllowedSlowdown.QUARTER, Lever.POWER))
+    limits = limits_of_node(gpu, ClassLimitSettings(AllowedSlowdown.QUARTER, LimitedBy.POWER))
     assert limits == DeviceLimits(gpu_cap_watts=pytest.approx(0.75 * gpu.spec.natural_watts))
 
 

@@ -13,7 +13,7 @@ from joulie_core.policy.registry import POLICIES
 from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.sleep import SleepSettings
-from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, Lever
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
@@ -90,17 +90,17 @@ def _class_caps(gpu_pct: float, cpu_pct: float, score: ScoreSettings | None = _E
     )
 
 
-def _class_limits(allowed: AllowedSlowdown, lever: Lever, *, queue: bool) -> Arm:
+def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: bool) -> Arm:
     """Return an arm without eco nodes, which limits the GPUs of standard pods by what they allow."""
     lifted = "; limits of a GPU model are lifted while performance pods wait for it" if queue else ""
     return _joulie(
-        f"class_limits_{allowed.pct}{'_power' * (lever is Lever.POWER)}{'_queue' * queue}",
-        f"no eco nodes; {lever} of GPUs of standard pods limited to run {allowed.pct} % longer{lifted}; energy_v1",
+        f"class_limits_{allowed.pct}{'_power' * (limited_by is LimitedBy.POWER)}{'_queue' * queue}",
+        f"no eco nodes; {limited_by} of GPUs of standard pods limited to run {allowed.pct} % longer{lifted}; energy_v1",
         BoundedJoulieSettings(
             policy=static_partition.NAME,
             policy_values=_EVERY_NODE,
             score=_ENERGY,
-            class_limits=ClassLimitSettings(allowed, lever, lifted_while_waiting=queue),
+            class_limits=ClassLimitSettings(allowed, limited_by, lifted_while_waiting=queue),
         ),
     )
 
@@ -201,8 +201,8 @@ _ARMS: Final = (
         _class_caps(60, 80, score=None),
     ),
     *(
-        _class_limits(allowed, lever, queue=queue)
-        for lever, queue in ((Lever.CLOCK, False), (Lever.POWER, False), (Lever.CLOCK, True))
+        _class_limits(allowed, limited_by, queue=queue)
+        for limited_by, queue in ((LimitedBy.CLOCK, False), (LimitedBy.POWER, False), (LimitedBy.CLOCK, True))
         for allowed in (AllowedSlowdown.TENTH, AllowedSlowdown.QUARTER, AllowedSlowdown.HALF)
     ),
     SleepingArm(name="kube_sleep", summary="kube-scheduler's default scores; idle nodes sleep"),

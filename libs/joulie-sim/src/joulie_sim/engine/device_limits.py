@@ -18,8 +18,8 @@ _HIGHEST_MHZ: Final = 1980
 _CLOCKS: Final = GpuClocks(_HIGHEST_MHZ, _HIGHEST_MHZ, tuple(range(210, _HIGHEST_MHZ + 1, 15)))
 
 
-class Lever(StrEnum):
-    """Lever that limits a GPU."""
+class LimitedBy(StrEnum):
+    """LimitedBy that limits a GPU."""
 
     CLOCK = "clock"
     POWER = "power"
@@ -40,7 +40,7 @@ class ClassLimitSettings:
     """Limits of GPUs that standard jobs hold, by what all of these jobs allow; cores are not limited."""
 
     allowed: AllowedSlowdown
-    lever: Lever = Lever.CLOCK
+    limited_by: LimitedBy = LimitedBy.CLOCK
     #: Limits of a model are lifted while performance jobs wait for it.
     lifted_while_waiting: bool = False
 
@@ -74,6 +74,6 @@ def limits_of_node(gpu: GpuView | None, settings: ClassCapSettings | ClassLimitS
         )
     if settings is None or gpu is None:
         return NO_LIMITS
-    limit = gpu_limit([settings.allowed], gpu, _CLOCKS if settings.lever is Lever.CLOCK else None)
+    limit = gpu_limit([settings.allowed], gpu, _CLOCKS if settings.limited_by is LimitedBy.CLOCK else None)
     clock = limit.clock_mhz
     return DeviceLimits(gpu_cap_watts=limit.cap_watts, gpu_clock_share=None if clock is None else clock / _HIGHEST_MHZ)

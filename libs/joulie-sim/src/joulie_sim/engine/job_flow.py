@@ -11,7 +11,7 @@ import numpy as np
 
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_sim.engine.control_plane import ControlPlane
-from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, Lever
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_runtime import RunningJob
@@ -74,7 +74,7 @@ class JobFlow:
         self._drop_on_arrival = drop_on_arrival
         self._limited = limits is not None
         # Only limits on clocks make a difference between kinds of work on GPUs.
-        self._by_kind = isinstance(limits, ClassLimitSettings) and limits.lever is Lever.CLOCK
+        self._by_kind = isinstance(limits, ClassLimitSettings) and limits.limited_by is LimitedBy.CLOCK
         self._lines = WaitingJobs(requests.requests)
         self._backoff = BackOff()
         self._records = JobRecords.empty(len(jobs))
