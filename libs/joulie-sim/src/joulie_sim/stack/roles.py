@@ -60,7 +60,8 @@ def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, An
 
 
 def _user(role: Mapping[str, Any]) -> str:
-    return str(role["metadata"]["name"]).removesuffix(_RESOURCE_MANAGER).removesuffix(_SLEEP)
+    name = str(role["metadata"]["name"])
+    return name.removesuffix(_RESOURCE_MANAGER).removesuffix(_SLEEP).removesuffix(_SAVINGS)
 
 
 def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:
