@@ -42,6 +42,9 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["SPX"],
+        "pci_address": "",
+        "minor": None,
+        "partition_uuids": [],
         "failure": None,
     }
     assert (second["uuid"], second["max_mw"], second["current_mw"]) == (SECOND, 300_000, 280_000)

@@ -40,6 +40,9 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"],
+        "pci_address": "",
+        "minor": None,
+        "partition_uuids": [],
         "failure": None,
     }
     assert (second["min_mw"], second["max_mw"], second["default_mw"]) == (100_000, 350_000, 350_000)
