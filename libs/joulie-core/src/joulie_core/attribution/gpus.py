@@ -56,8 +56,9 @@ def device_energy(
         if end - start > longest_seconds or any(hold.holder is None for hold in present):
             unattributed.append(joules)
             continue
-        seconds, free_seconds = _held_seconds(present, start, end)
-        rule = _rule(present, start, end)
+        segments = _segments(present, start, end)
+        seconds, free_seconds = _held_seconds(segments)
+        rule = _rule(segments)
         idle.append(joules * free_seconds / (end - start))
         for holder, held in seconds.items():
             point = joules if rule is AllocationRule.NONE else joules * held / (end - start)
@@ -75,12 +76,16 @@ def _until(hold: DeviceHold) -> float:
     return math.inf if hold.until_seconds is None else hold.until_seconds
 
 
+#: Seconds, and who held the device in them.
+_Segment = tuple[float, frozenset[str]]
+
+
 def _edges(holds: Sequence[DeviceHold], start: float, end: float) -> list[float]:
     inner = {edge for hold in holds for edge in (hold.from_seconds, _until(hold)) if start < edge < end}
     return [start, *sorted(inner), end]
 
 
-def _segments(holds: Sequence[DeviceHold], start: float, end: float) -> list[tuple[float, frozenset[str]]]:
+def _segments(holds: Sequence[DeviceHold], start: float, end: float) -> list[_Segment]:
     return [
         (
             right - left,
@@ -90,10 +95,10 @@ def _segments(holds: Sequence[DeviceHold], start: float, end: float) -> list[tup
     ]
 
 
-def _held_seconds(holds: Sequence[DeviceHold], start: float, end: float) -> tuple[dict[str, float], float]:
+def _held_seconds(segments: Sequence[_Segment]) -> tuple[dict[str, float], float]:
     parts: dict[str, list[float]] = {}
     free = []
-    for seconds, holders in _segments(holds, start, end):
+    for seconds, holders in segments:
         if not holders:
             free.append(seconds)
         for holder in holders:
@@ -101,8 +106,8 @@ def _held_seconds(holds: Sequence[DeviceHold], start: float, end: float) -> tupl
     return {holder: math.fsum(part) for holder, part in parts.items()}, math.fsum(free)
 
 
-def _rule(holds: Sequence[DeviceHold], start: float, end: float) -> AllocationRule:
-    sets = {holders for _, holders in _segments(holds, start, end)}
+def _rule(segments: Sequence[_Segment]) -> AllocationRule:
+    sets = {holders for _, holders in segments}
     if len(sets) > 1:
         return AllocationRule.HOLDING_TIME
     return AllocationRule.EQUAL_SHARE if len(next(iter(sets))) > 1 else AllocationRule.NONE

@@ -19,7 +19,7 @@ _CLOCKS: Final = GpuClocks(_HIGHEST_MHZ, _HIGHEST_MHZ, tuple(range(210, _HIGHEST
 
 
 class LimitedBy(StrEnum):
-    """LimitedBy that limits a GPU."""
+    """Quantity by which a GPU is limited."""
 
     CLOCK = "clock"
     POWER = "power"
