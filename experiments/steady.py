@@ -1,7 +1,8 @@
 """Tables and plot of the protocol *steady*: a window is measured after a warm-up, and the axis is what was in use.
 
 A saving is stated beside kube-scheduler's spreading, its default, and beside the better of its two strategies at that
-load: what packing alone saves needs no Joulie.
+load: what packing alone saves needs no Joulie. Beside both stands what could be saved at most by scheduling and sleep,
+see docs/decisions/0041-oracle.md.
 """
 
 from collections.abc import Mapping
@@ -21,10 +22,13 @@ from experiments.figures import (
     groups_of,
     interval_text,
     less,
+    less_pct_of,
     mean,
     mean_of,
     more,
+    of_possible_pct,
     of_protocol,
+    paired,
     shown_load,
 )
 from experiments.rows import Row
@@ -64,6 +68,8 @@ class SteadyReport:
         parts = [
             self._use(),
             self._savings(self._loads),
+            "Of what could be saved, with `kube_default` as it is:",
+            self._of_possible(),
             f"Who pays at {load:g}:",
             self._payers(self._loads[load], everything=False),
         ]
@@ -87,14 +93,26 @@ class SteadyReport:
         return lines
 
     def _use(self) -> str:
-        """Return what was in use in the baseline, at each load."""
-        titles = ("nominal load", "cores in use, %", "GPUs in use, %")
-        rows = [
-            (f"{load:g}", *(_percent(arms[BASELINE], name) for name in ("cores_held", "gpus_held")))
-            for load, arms in self._loads.items()
-        ]
+        """Return what was in use in the baseline at each load, and what could be saved."""
+        titles = ("nominal load", "cores in use, %", "GPUs in use, %", "could be saved, %")
+        rows = []
+        for load, arms in self._loads.items():
+            base = arms[BASELINE]
+            possible = interval_text(paired(base, base, less_pct_of("oracle_kwh", "it_kwh")))
+            held = (_percent(base, name) for name in ("cores_held", "gpus_held"))
+            rows.append((f"{load:g}", *held, possible))
         seeds = len(next(iter(self._loads.values()))[BASELINE])
-        return f"{TextTable(titles, rows).markdown()}\n\nMeans over the window, {seeds} seeds."
+        return (
+            f"{TextTable(titles, rows).markdown()}\n\nMeans over the window, {seeds} seeds. What could be saved is a bound: "
+            "every job starts on arrival, jobs divide, and nodes are on only while they are needed, without any limit of power."
+        )
+
+    def _of_possible(self) -> str:
+        columns: dict[str, Cell] = {f"at {load:g}, %": self._share(arms) for load, arms in self._loads.items()}
+        return arm_table((arm for arm in next(iter(self._loads.values())) if arm != BASELINE), columns)
+
+    def _share(self, arms: Arms) -> Cell:
+        return lambda arm: interval_text(paired(arms[arm], arms[BASELINE], of_possible_pct), 0)
 
     def _payers(self, arms: Arms, *, everything: bool) -> str:
         """Return a table of power cycles and waits, stretch of performance jobs and slowdown of the others, or both."""
