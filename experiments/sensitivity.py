@@ -136,7 +136,7 @@ def _rest(factor: float) -> Callable[[MovedConstants], MovedConstants]:
     return move
 
 
-def _server_sleep(**changes: float) -> Callable[[MovedConstants], MovedConstants]:
+def _server_sleep(**changes: Any) -> Callable[[MovedConstants], MovedConstants]:
     return lambda constants: replace(constants, sleep=replace(constants.sleep, **changes))
 
 

@@ -103,8 +103,9 @@ class SteadyReport:
             rows.append((f"{load:g}", *held, possible))
         seeds = len(next(iter(self._loads.values()))[BASELINE])
         return (
-            f"{TextTable(titles, rows).markdown()}\n\nMeans over the window, {seeds} seeds. What could be saved is a bound: "
-            "every job starts on arrival, jobs divide, and nodes are on only while they are needed, without any limit of power."
+            f"{TextTable(titles, rows).markdown()}\n\nMeans over the window, {seeds} seeds. What could be saved is a "
+            "bound: every job starts on arrival, jobs divide, and nodes are on only while they are needed, without any "
+            "limit of power."
         )
 
     def _of_possible(self) -> str:

@@ -53,7 +53,7 @@ class Trace:
             first: day of the trace, from 0 on.
             days: how many.
             node_scale: of the nodes to which the load is offered, as for `node_classes`.
-            load: share of the scarcer resource that the work occupies in the mean; all work is multiplied by one factor.
+            load: share of the scarcer resource that the work, multiplied by one factor, occupies in the mean.
             longest_s: limit of the work of one job.
 
         Raises:
