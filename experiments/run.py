@@ -111,6 +111,9 @@ def _figures(summary: SimulationSummary) -> dict[str, Any]:
         "missed": summary.missed,
         "transitions": summary.transitions,
         "power_cycles": summary.power_cycles,
+        "off_kwh": summary.off_kwh,
+        "empty_kwh": summary.empty_kwh,
+        "working_idle_kwh": summary.working_idle_kwh,
         "cores_held": summary.cores_held,
         "gpus_held": summary.gpus_held,
     }
