@@ -68,8 +68,10 @@ class SteadyReport:
         parts = [
             self._use(),
             self._savings(self._loads),
-            "Of what could be saved, with `kube_default` as it is:",
+            "Of what could be saved:",
             self._of_possible(),
+            f"Where the energy goes at {load:g}:",
+            _parts(self._loads[load]),
             f"Who pays at {load:g}:",
             self._payers(self._loads[load], everything=False),
         ]
@@ -86,6 +88,10 @@ class SteadyReport:
                 f"## steady, load {load:g}, {seeds} seeds",
                 "",
                 self._energy(arms),
+                "",
+                "Where it goes:",
+                "",
+                _parts(arms),
                 "",
                 self._payers(arms, everything=True),
                 "",
@@ -183,6 +189,24 @@ def _with_gpu_hours(loads: _Loads) -> _Loads:
         }
         for load, arms in loads.items()
     }
+
+
+def _parts(arms: Arms) -> str:
+    """Return a table of the IT energy by what nodes do."""
+    names = {
+        "off or booting, kWh": "off_kwh",
+        "on without jobs, kWh": "empty_kwh",
+        "idle power of nodes with jobs, kWh": "working_idle_kwh",
+    }
+
+    def added(arm: str) -> str:
+        runs = arms[arm]
+        rest = mean_of(runs, "it_kwh").mean - sum(mean_of(runs, name).mean for name in names.values())
+        return f"{rest:.0f}"
+
+    columns: dict[str, Cell] = {title: mean(arms, name, 0) for title, name in names.items()}
+    table = arm_table(arms, columns | {"added by jobs, kWh": added, "all, kWh": mean(arms, "it_kwh", 0)})
+    return f"{table}\n\nThe bound is {mean(arms, 'oracle_kwh', 0)(BASELINE)} kWh."
 
 
 def _better(arms: Arms) -> str:

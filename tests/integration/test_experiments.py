@@ -132,7 +132,8 @@ def test_rows_of_a_load_that_lasts_depend_on_its_window(steady):
 
 
 def _steady_rows(load, kwh_of_arms):
-    figures = {"end_s": "1", "oracle_kwh": "20", "facility_kwh": "20", "core_hours": "10", "peak_kw": "1"}
+    figures = {"end_s": "1", "oracle_kwh": "20", "off_kwh": "3", "empty_kwh": "7", "working_idle_kwh": "11"}
+    figures |= {"facility_kwh": "20", "core_hours": "10", "peak_kw": "1"}
     figures |= {"power_cycles": "120", "cores_held": str(load), "gpus_held": "0.25", "joules_per_core_second": "5"}
     for group in TITLES:
         figures |= {f"{group}_done": "0", f"{group}_wait_p99_s": "0", f"{group}_slowdown": "1"}
@@ -150,6 +151,7 @@ def test_savings_of_a_load_that_lasts_stand_beside_the_better_strategy_of_kube_s
     page = report.overview()
     assert "| `packing_sleep` | 40.0 | 25.0 | 10.0 | 10.0 |" in page
     assert "| 0.3 | 31.0 | 25.0 | 80.0 |" in page
+    assert "| `packing_sleep` | 3 | 7 | 11 | 69 | 90 |\n\nThe bound is 20 kWh." in page
     # 40 and 10 of 80 kWh that could be saved.
     assert "| `packing_sleep` | 50 | 12 |" in page
     # 120 power cycles of 40 nodes in two days, and a wait of the one group that has jobs.
