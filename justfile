@@ -138,14 +138,16 @@ rbac:
 dashboards:
     python -m tools.dashboards
 
-# the chart's schema of values, from the settings
+# the chart's schema of values and its presets, from the settings
 schema:
     python -m tools.chart_schema
+    python -m tools.chart_presets
 
 # run an experiment (a directory of experiments/) and summarize it; minutes to hours
 experiment NAME:
     python -m experiments.run {{NAME}}
     python -m experiments.report {{NAME}}
+    python -m experiments.presets
 
 # benchmarks of the services, against limits
 bench WHAT *ARGS:

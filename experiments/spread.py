@@ -36,12 +36,11 @@ from joulie_core.hardware.power_curve import interpolate
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.power.curves import NodeCurves
-from joulie_core.powerest.marginal import Coefficients
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.policy import ScorePolicy
 from joulie_core.scoring.prepared import AffineRow
 from joulie_core.scoring.registry import SCORE_POLICIES
-from joulie_core.scoring.state import STEADY_TREND_SCALE, TwinSnapshot
+from joulie_core.scoring.state import STEADY_TREND_SCALE, NodeSituation, TwinSnapshot
 from joulie_core.twin import budget_of
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
@@ -95,15 +94,7 @@ class PowerExtender:
             gpu_cap_share=budget.gpu_share,
             cooling_stress_pct=0.0,
         )
-        return policy.row(
-            node,
-            stale=False,
-            power=power,
-            coefficients=Coefficients(),
-            pue=None,
-            workload_class=WorkloadClass.STANDARD,
-            trend_scale=STEADY_TREND_SCALE,
-        )
+        return policy.row(NodeSituation(node, power), WorkloadClass.STANDARD, STEADY_TREND_SCALE)
 
     def _wall(self, name: str, cores: float) -> float:
         curves = _curves(self._group(name))

@@ -34,6 +34,7 @@ CONTAINERS_ALONE: Values = {
     "agent": {"power": {"enabled": False}, "watchdog": {"enabled": True}, **RESOURCE_MANAGER["agent"]},
 }
 WATCHDOG: Values = {"agent": {"watchdog": {"enabled": True}}}
+SLEEP_PRESET: Values = {"preset": "sleep", "outofband": {"secrets": ["bmc"]}}
 EVERYTHING: Values = {
     "fullnameOverride": "power",
     "commonLabels": {"team": "green"},
@@ -81,6 +82,8 @@ EVERYTHING: Values = {
 #: Values that between them render everything that the chart can.
 MATRIX: dict[str, Values] = {
     "defaults": {},
+    "documents": {"preset": "documents"},
+    "sleep": SLEEP_PRESET,
     "pool": POOL,
     "nvidia": NVIDIA,
     "amd": AMD,

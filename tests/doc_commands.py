@@ -109,6 +109,12 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/live-page.md", r"kubectl .*port-forward.*"): Reason(_NO_PROCESS),
     ("docs/models.md", r"joulie-sim calibrate --check \.\.\. --left-out"): Reason("has a place to fill in"),
     ("docs/monitoring.md", r"promtool test rules"): Reason("has no file", "tests/integration/test_monitoring.py"),
+    ("docs/presets.md", r"helm upgrade .*"): Reason(
+        "rendered by tests/integration/test_presets.py", "tests/e2e/test_presets.py"
+    ),
+    ("docs/presets.md", r"python -m experiments.presets"): Reason(
+        "writes the page", "tests/integration/test_presets.py"
+    ),
     ("docs/scheduler.md", r"install -D .*"): Reason(_THIS_MACHINE, "tests/e2e/test_kind_files.py"),
     ("docs/scheduler.md", r"kube-scheduler --config FILE .*"): Reason(
         "run with the file of this repository", "tests/e2e/test_kind_files.py"

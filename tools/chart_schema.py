@@ -13,6 +13,7 @@ from tools.generated import ROOT, finish
 
 from joulie_actuator import settings as actuator_settings
 from joulie_agent.settings import AgentSettings
+from joulie_api.presets import PRESETS
 from joulie_api.settings import Settings, describe
 from joulie_containers.node_agent.settings import NodeAgentSettings
 from joulie_containers.resources.settings import PolicyName, ResourcesSettings
@@ -108,6 +109,7 @@ def schema() -> _Schema:
                 "fullnameOverride": _NAME,
                 "commonLabels": _STRINGS,
                 "imagePullSecrets": _OBJECTS,
+                "preset": {"enum": [str(name) for name in PRESETS]},
                 "operator": _closed(
                     {
                         "enabled": _FLAG,

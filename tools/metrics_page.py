@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
 from joulie_agent.metrics import families
-from joulie_agent.worker import NodeView
+from joulie_agent.node_view import NodeView
 from joulie_api.app import set_aside
 from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry

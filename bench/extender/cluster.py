@@ -14,7 +14,11 @@ from joulie_testing.api import make_node_hardware, make_node_twin
 
 #: Different bodies of a case; more than the extender could remember.
 BODIES = 24
-FAMILIES = ({"cores": 64, "watts": 560, "gpus": 0}, {"cores": 128, "watts": 700, "gpus": 8})
+#: Models whose power and work are known, so that every score has what it takes.
+FAMILIES = (
+    {"cpu": "AMD EPYC 7763", "cores": 128, "watts": 560, "gpu": "", "gpus": 0},
+    {"cpu": "AMD EPYC 9654", "cores": 192, "watts": 720, "gpu": "NVIDIA A100 SXM4 80GB", "gpus": 8},
+)
 
 
 def node_names(count: int) -> list[str]:
@@ -40,6 +44,7 @@ def twin(name: str, seed: int) -> dict[str, Any]:
         status={
             "predictedPowerHeadroomScore": 40,
             "predictedCoolingStressScore": round(dice.uniform(5, 60), 1),
+            "effectiveCapState": dice.choice([{"cpuPct": 100, "gpuPct": 100}, {"cpuPct": 60, "gpuPct": 70}]),
         },
     )
 
@@ -50,11 +55,13 @@ def hardware(name: str, seed: int) -> dict[str, Any]:
     return make_node_hardware(
         name,
         cpu={
+            "model": family["cpu"],
             "sockets": 2,
             "totalCores": family["cores"],
             "capRange": {"minWattsPerSocket": 60, "maxWattsPerSocket": family["watts"] / 2},
         },
         gpu={
+            "model": family["gpu"],
             "present": family["gpus"] > 0,
             "count": family["gpus"],
             "capRangePerGpu": {"minWatts": 100, "maxWatts": 400},

@@ -102,7 +102,7 @@ class Connection:
 
 
 class Gauge:
-    """How much slower this machine computes than at its best, by a fixed piece of work that is timed again and again.
+    """Time that this machine takes for a fixed piece of work over its least, timed again and again.
 
     Other load on the machine makes every process take more CPU time for the same work, by sharing caches and cores.
     """

@@ -1,4 +1,4 @@
-"""What a scheduled pod causes: two requests of kube-scheduler, and the lines of the watches that report it.
+"""Traffic that a scheduled pod causes: two requests of kube-scheduler, and the lines of the watches that report it.
 
 Shapes and numbers are those of kube-scheduler on a real control plane with KWOK nodes, as recorded: requests of a pod
 of about 3 KB with its managed fields and of the names of 420 of 1,000 nodes, in the order in which 16 threads found

@@ -1,4 +1,4 @@
-"""How good placements are, in numbers."""
+"""Quality of placements, in numbers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

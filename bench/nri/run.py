@@ -50,7 +50,7 @@ SYNCHRONIZE_MS, P50_MS, P99_MS, RESIDENT_MIB = 1_000.0, 5.0, 20.0, 100.0
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured with one policy."""
+    """Measurements with one policy."""
 
     synchronize_ms: float
     restart_ms: float

@@ -38,7 +38,7 @@ _TICK_S = 0.05
 
 @dataclass(frozen=True)
 class BurstPlan:
-    """What to play."""
+    """Plan of the changes to play."""
 
     nodes: int
     pods: int

@@ -172,7 +172,7 @@ def run_burst(plan: burst.BurstPlan, directory: Path) -> bool:
 
 @dataclass(frozen=True)
 class Phase:
-    """What the operator used in one phase."""
+    """Resources that the operator used in one phase."""
 
     took_s: float
     cpu_s: float

@@ -27,7 +27,7 @@ PODS_PER_NODE = 10
 
 @dataclass(frozen=True)
 class Plan:
-    """What to play."""
+    """Plan of the changes to play."""
 
     nodes: int
     pods: int
@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass
 class Seen:
-    """What the operator wrote."""
+    """Writes of the operator."""
 
     started_at: float = field(default_factory=time.monotonic)
     #: (second since the start, what) -> writes.

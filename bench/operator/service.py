@@ -41,7 +41,7 @@ class Operator:
         return peak_mib(self.pid)
 
     def plans(self) -> tuple[int, float]:
-        """How many plans there were, and the seconds they took together."""
+        """Return the number of plans, and the seconds that they took together."""
         with urllib.request.urlopen(f"{self.metrics_url}/metrics") as answer:
             lines = answer.read().decode().splitlines()
         values = {line.partition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line.startswith(PLANS)}

@@ -5,11 +5,13 @@
     just bench scheduler --arms with:0 with:20 with:100   other shares of the nodes
     just bench scheduler --arms with:0 native:0           performance pods with a node affinity against eco nodes
     just bench scheduler --arms with:0 with:0:400         kube-scheduler with the environment variable GOGC=400
+    just bench scheduler --arms without:100 with:100:energy_v2 with:100:headroom_v1     scores of the extender
 
 An arm is without:P, with:P or native:P: without the extender, with it, and with it and performance pods that have a
 required node affinity of their own against eco nodes; P is `percentageOfNodesToScore`, 0 the scheduler's default. A
-second number is kube-scheduler's GOGC. Arms take turns on one cluster with one operator, two agents and one extender.
-Every wave is the same mix of pods on a cluster that is empty and measured to be.
+second number is kube-scheduler's GOGC, and a name is that of the extender's score. Arms take turns on one cluster with
+one operator, two agents and one extender. Every wave is the same mix of pods on a cluster that is empty and measured
+to be.
 
 CPU time is that of the scheduling of a wave, from the start of a new kube-scheduler until three seconds after the last
 pod runs, less what each process uses at rest; the operator's includes the creation of the pods, during which no
@@ -31,6 +33,7 @@ import pprof
 from matplotlib.figure import Figure
 from system import System, make_wave, run_system
 
+from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
 from joulie_devcluster.control_plane.audit import RequestKind
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
 from joulie_devcluster.host.usage import peak_mib
@@ -58,27 +61,38 @@ class Arm:
         percentage: `percentageOfNodesToScore`.
         native: whether performance pods have a required node affinity against eco nodes.
         gogc: percentage by which kube-scheduler's heap grows between garbage collections; 100 is Go's default.
+        score: SCORE_POLICY of the extender.
     """
 
     extender: bool
     percentage: int
     native: bool = False
     gogc: int = _GO_DEFAULT
+    score: str = DEFAULT_SCORE.name
 
     @classmethod
     def parse(cls, text: str) -> "Arm":
         """Read an arm as it is written on the command line."""
         kind, percentage, *rest = text.split(":")
-        if kind not in ("without", "with", "native") or len(rest) > 1:
+        scores = [part for part in rest if part in SCORE_POLICIES]
+        gogc = [int(part) for part in rest if part not in SCORE_POLICIES]
+        if kind not in ("without", "with", "native") or len(gogc) > 1 or len(scores) > 1:
             raise ValueError(text)
-        return cls(kind != "without", int(percentage), kind == "native", *map(int, rest))
+        return cls(
+            kind != "without",
+            int(percentage),
+            kind == "native",
+            gogc[0] if gogc else _GO_DEFAULT,
+            scores[0] if scores else DEFAULT_SCORE.name,
+        )
 
     @property
     def title(self) -> str:
         """Name in tables."""
         kind = "native" if self.native else "with" if self.extender else "without"
         collected = "" if self.gogc == _GO_DEFAULT else f", GOGC {self.gogc}"
-        return f"{kind}, {f'{self.percentage} %' if self.percentage else 'default'}{collected}"
+        scored = "" if self.score == DEFAULT_SCORE.name else f", {self.score}"
+        return f"{kind}, {f'{self.percentage} %' if self.percentage else 'default'}{collected}{scored}"
 
 
 @dataclass
@@ -146,6 +160,7 @@ class Bench:
     async def wave(self, arm: Arm, number: int) -> None:
         """Schedule one wave and keep its results."""
         system, pods = self._system, make_wave(self._pods, number, native=arm.native)
+        await system.use_score(arm.score)
         await system.wait_settled(self._nodes)
         classes = {node["nodeName"]: node["schedulableClass"] for node in await system.scoring()}
         idle_watts = await system.cpu_watts(pods=0)

@@ -49,6 +49,7 @@ _ENV = {
 }
 AUDITED = (Service.OPERATOR, Service.AGENT, Service.EXTENDER, "system:kube-scheduler")
 _WRITES_IN_FLIGHT = 32
+_READY_S = 60.0
 _SETTLED_S = 300.0
 _STEADY_W_PER_MIN = 20.0
 _PLACED_S = 180.0
@@ -85,6 +86,12 @@ class System:
     def scheduler(self) -> ServiceProcess:
         """kube-scheduler."""
         return self.cluster.processes[Binary.SCHEDULER]
+
+    async def use_score(self, name: str) -> None:
+        """Have the extender score nodes by this policy."""
+        if self.stack.extender.env.get("SCORE_POLICY") != name:
+            await self.stack.extender.restart({"SCORE_POLICY": name})
+            await self.stack.extender.wait_ready(_READY_S)
 
     async def wait_settled(self, nodes: int) -> None:
         """Wait until the extender has a measurement of every node that was taken without pods of the bench.

@@ -23,7 +23,8 @@ from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
-from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, read_pod
+from joulie_operator.sleep.nodes import WatchedNode, read_node
+from joulie_operator.sleep.pods import WatchedPod, read_pod
 from joulie_operator.sleep.records import state_label, stored_text
 from joulie_operator.sleep.watches import WatchedCluster
 from joulie_operator.sleep.writer import SleepWriter
@@ -51,7 +52,7 @@ PENDING: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a pass took: CPU time, the longest time that the event loop waited (CPU and clock), and nodes woken."""
+    """Cost of a pass: CPU time, the longest time that the event loop waited (CPU and clock), and nodes woken."""
 
     cpu_s: float
     block_cpu_s: float

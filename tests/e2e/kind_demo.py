@@ -71,7 +71,7 @@ class RunningDemo:
 async def start_demo(site: KindSite, directory: Path) -> RunningDemo:
     """Start a small demo that keeps everything at its end."""
     program = str(Path(sys.executable).with_name("joulie-demo"))
-    sizes = ("--nodes", str(DEMO_NODES), "--pods", str(DEMO_PODS), "--duration", "20")
+    sizes = ("--nodes", str(DEMO_NODES), "--pods", str(DEMO_PODS), "--duration", "20", "--policy", "queue_aware_v1")
     process = await asyncio.create_subprocess_exec(
         program,
         "--kind",

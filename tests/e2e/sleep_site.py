@@ -45,7 +45,7 @@ _POLICY = {
     "minAwake": {"count": 0, "spare": 0},
     "idleSeconds": 1,
     "minAwakeSeconds": 0,
-    "drainBelowPercent": 50,
+    "consolidation": {"mode": "Act", "belowPercent": 50},
     "drainTimeoutSeconds": 4,
     "offTimeoutSeconds": 60,
     "bootTimeoutSeconds": 60,

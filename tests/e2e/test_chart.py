@@ -10,11 +10,13 @@ import pytest
 import pytest_asyncio
 import yaml
 from tests.chart import (
+    CHART,
     MATRIX,
     NAMESPACE,
     POOL,
     RESOURCES,
     ROOT,
+    SLEEP_PRESET,
     Helm,
     HelmError,
     Manifest,
@@ -27,7 +29,16 @@ from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import Forbidden, NotFound
-from joulie_api.resources import CRDS, NAMESPACES, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, PODS, Resource
+from joulie_api.resources import (
+    CRDS,
+    NAMESPACES,
+    NODE_HARDWARES,
+    NODE_POWER_PROFILES,
+    NODE_SLEEP_POLICIES,
+    NODES,
+    PODS,
+    Resource,
+)
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
 from joulie_devcluster.host.ports import LOOPBACK, free_port
@@ -120,6 +131,27 @@ async def test_a_release_works_with_its_own_accounts_and_goes(release: Release):
     await eventually(gone, within_s=60)
     crds = {each["metadata"]["name"] for each in await release.client.list(CRDS)}
     assert "nodepowerprofiles.joulie.io" in crds
+
+
+async def test_a_release_keeps_letting_nodes_sleep_while_some_are_off(release: Release):
+    await release.install({**SLEEP_PRESET, "agent": {"enabled": False}})
+    policy = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeSleepPolicy", "metadata": {"name": "night"}}
+    spec = {"nodeSelector": {"joulie.io/managed": "true"}}
+    await release.client.create(NODE_SLEEP_POLICIES, {**policy, "spec": spec})
+
+    async def leave(**nodes: int) -> str:
+        status = {"status": {"nodes": nodes}}
+        await release.client.merge_patch(NODE_SLEEP_POLICIES, "night", status, subresource="status")
+        values = {"preset": "score", "agent": {"enabled": False}}
+        return await release.run("upgrade", "joulie", str(CHART), "--values", "-", values=values)
+
+    with pytest.raises(HelmError, match=r"3 of the NodeSleepPolicy night are off: .*docs/presets\.md"):
+        await leave(awake=5, asleep=2, waking=1)
+    operator = json.loads(await release.client.get(RESOURCES["Deployment"], "joulie-operator", NAMESPACE))
+    assert env_of(containers(operator)["operator"])["SLEEP_ENABLED"] == "true"
+    await leave(awake=8, asleep=0, waking=0)
+    operator = json.loads(await release.client.get(RESOURCES["Deployment"], "joulie-operator", NAMESPACE))
+    assert "SLEEP_ENABLED" not in env_of(containers(operator)["operator"])
 
 
 async def test_an_uninstall_that_cannot_restore_fails_and_can_be_undone_or_repeated(release: Release):

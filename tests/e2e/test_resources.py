@@ -100,7 +100,12 @@ _WOL = {"protocol": "wol", "address": "wol://10.0.0.255", "mac": "52:54:00:12:34
         ({"nodeSelector": {}}, "spec.nodeSelector", "0", "at least 1 properties"),
         ({"mode": "Sleep"}, "spec.mode", '"Sleep"', '"Observe", "Recommend", "Act"'),
         ({"maxAsleepPercent": 91}, "spec.maxAsleepPercent", "91", "less than or equal to 90"),
-        ({"drainBelowPercent": 120}, "spec.drainBelowPercent", "120", "less than or equal to 100"),
+        (
+            {"consolidation": {"belowPercent": 120}},
+            "spec.consolidation.belowPercent",
+            "120",
+            "less than or equal to 100",
+        ),
         ({"minAwake": {"count": -1}}, "spec.minAwake.count", "-1", "greater than or equal to 0"),
         ({"rates": {"waking": 0}}, "spec.rates.waking", "0", "greater than or equal to 1"),
         ({"idleSeconds": "10m"}, "spec.idleSeconds", "string", "must be of type integer"),

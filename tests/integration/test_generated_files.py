@@ -23,6 +23,7 @@ _ROOT = Path(__file__).parents[2]
         ["crds", "helm/joulie/crds"],
         ["chart_rules"],
         ["chart_schema"],
+        ["chart_presets"],
         ["dashboards"],
         ["protos"],
     ],

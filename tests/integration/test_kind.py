@@ -56,11 +56,13 @@ def test_the_chart_gives_the_extender_the_address_that_kube_scheduler_calls(helm
 
 def test_the_chart_accepts_the_values_of_the_demo_and_serves_its_page(helm: Helm):
     values = {**load("values.yaml")}
-    for name, found in release_values(parse_options(["--kind"])).items():
-        values[name] = {**values.get(name, {}), **found}
+    for name, found in release_values(parse_options(["--kind", "--preset", "documents"])).items():
+        values[name] = {**values.get(name, {}), **found} if isinstance(found, dict) else found
     helm.lint(values)
     container = containers(find(helm.render(values), "Deployment", OPERATOR.partition("/")[2]))["operator"]
     assert env_of(container)["UI_ADDR"] == f"127.0.0.1:{UI_PORT}"
+    assert values["preset"] == "documents"
+    assert "STATIC_HP_FRAC" not in env_of(container)
 
 
 def test_the_charts_agents_are_on_the_workers_and_not_on_simulated_nodes(helm: Helm):

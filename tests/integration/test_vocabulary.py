@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 _ROOT = Path(__file__).parents[2]
 _MODULES = sorted([*_ROOT.glob("libs/*/src/**/*.py"), *_ROOT.glob("services/*/src/**/*.py")])
 _GLOSSARY = _ROOT / "docs/glossary.md"
@@ -29,8 +31,10 @@ _REPLACED = re.compile(
     re.IGNORECASE,
 )
 
-#: First words of a docstring that asks what a class or module is instead of naming it.
-_QUESTIONS = frozenset({"How", "What", "Which", "Who", "Why", "Whether"})
+#: First words of a docstring that asks what something is instead of naming it.
+_QUESTIONS = frozenset({"How", "What", "Which", "Who", "Why"})
+#: The same of modules and classes; a property that is true or false says whether.
+_QUESTIONS_OF_THINGS = _QUESTIONS | {"Whether"}
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -43,10 +47,19 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_docstrings_of_modules_and_classes_name_what_they_document() -> None:
-    first_words = {place: word for module in _MODULES for place, word in _first_words(module)}
-    assert any(word == "Profile" for word in first_words.values()), "the search does not find the docstrings"
-    assert {place: word for place, word in first_words.items() if word in _QUESTIONS} == {}
+@pytest.mark.parametrize(
+    ("kinds", "questions"),
+    [
+        ((ast.Module, ast.ClassDef), _QUESTIONS_OF_THINGS),
+        ((ast.FunctionDef, ast.AsyncFunctionDef), _QUESTIONS),
+    ],
+    ids=["modules and classes", "functions and properties"],
+)
+def test_docstrings_name_what_they_document(kinds: tuple[type[ast.AST], ...], questions: frozenset[str]) -> None:
+    modules = [*_MODULES, *_ROOT.glob("bench/**/*.py"), *_ROOT.glob("tools/**/*.py")]
+    first_words = {place: word for module in modules for place, word in _first_words(module, kinds)}
+    assert len(first_words) > len(_MODULES), "the search does not find the docstrings"
+    assert {place: word for place, word in first_words.items() if word in questions} == {}
 
 
 def test_words_that_the_glossary_replaces_are_not_used() -> None:
@@ -79,10 +92,10 @@ def _tree(module: Path) -> ast.Module:
     return ast.parse(module.read_text())
 
 
-def _first_words(module: Path) -> Iterator[tuple[str, str]]:
-    """Yield the place of each docstring of a module and of its classes, and the first word of it."""
+def _first_words(module: Path, kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, str]]:
+    """Yield the place of each docstring of a module that is of one of these kinds, and the first word of it."""
     for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.Module | ast.ClassDef) and (docstring := ast.get_docstring(node)):
+        if isinstance(node, kinds) and (docstring := ast.get_docstring(node)):
             line = getattr(node, "lineno", 1)
             word = re.match(r"\W*(\w*)", docstring)
             assert word is not None

@@ -19,7 +19,7 @@ _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
 class Form(Enum):
-    """How a panel shows its queries."""
+    """Form in which a panel shows its queries."""
 
     LINES = auto()
     STACKED = auto()

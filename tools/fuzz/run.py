@@ -37,7 +37,7 @@ _ENOUGH = 20
 
 @dataclass
 class Findings:
-    """What came back, and what should not have."""
+    """Answers that came back, and those that should not have."""
 
     bodies: int = 0
     answers: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What the services ask outside of the API server: HTTP backends, Prometheus and BMCs, with poison for one of each."""
+"""Servers beside the API server that the services ask: HTTP backends, Prometheus and BMCs, one of each with poison."""
 
 import asyncio
 import gzip

@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What must not happen, and the case that alone reproduces it; with `culprit` None none does alone."""
+    """A failure that must not happen, and the case that alone reproduces it; with `culprit` None none does alone."""
 
     service: str
     what: str
@@ -61,7 +61,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What happened."""
+    """Result of a campaign."""
 
     cases: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By subject and `planted` or `refused`."""

@@ -72,7 +72,7 @@ def _decode(raw: bytes) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the services ask beside the API server, and what asks them."""
+    """Servers that the services ask beside the API server, and clients that ask them."""
 
     backends: Backends
     bmcs: Mapping[str, ServedBmc]

@@ -33,7 +33,7 @@ def targets(root: Path) -> dict[str, Target]:
 
 @dataclass(frozen=True)
 class Acting:
-    """What acting.toml declares.
+    """Declarations of acting.toml.
 
     Attributes:
         packages: those whose modules act.

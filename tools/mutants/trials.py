@@ -48,7 +48,7 @@ _MEMORY_BYTES: Final = 8 << 30
 
 
 class Result(StrEnum):
-    """What became of a mutant."""
+    """Result of a mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -60,7 +60,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the tests did on the module as it is.
+    """Run of the tests on the module as it is.
 
     Attributes:
         seconds: duration of each test, by its id.

@@ -185,7 +185,7 @@ class _DirectResponse:
 
 
 class _DirectSession:
-    """What `KubeClient` sends its requests by."""
+    """The session that `KubeClient` sends its requests by."""
 
     namespace = "default"
     server = "https://campaign"
@@ -221,7 +221,7 @@ class _DirectSession:
 
 
 class BmcNetwork:
-    """What Redfish connections send their requests by: BMCs by address; `unreachable` are those that do not answer."""
+    """The session of Redfish connections: BMCs by address; `unreachable` are those that do not answer."""
 
     def __init__(self, dice: Random) -> None:
         self.unreachable: set[str] = set()

@@ -19,7 +19,7 @@ _HOUR: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class CampaignPlan:
-    """What is run; `pace` is how many times as often as usual anything but pods happens."""
+    """Plan of a run; `pace` is how many times as often as usual anything but pods happens."""
 
     seed: int = 0
     hours: float = 24.0
@@ -30,7 +30,7 @@ class CampaignPlan:
 
 @dataclass(slots=True)
 class CampaignResult:
-    """What was found; `logs` has the journal of each violation."""
+    """Findings of a run; `logs` has the journal of each violation."""
 
     plan: CampaignPlan
     violations: list[SleepViolation] = field(default_factory=list)

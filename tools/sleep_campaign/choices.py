@@ -1,4 +1,4 @@
-"""What events have in common: pauses, and the choice of nodes on which something is going on."""
+"""Common parts of events: pauses, and the choice of nodes on which something is going on."""
 
 import asyncio
 from random import Random

@@ -20,7 +20,7 @@ Act = Callable[[CampaignSite, Random, int], Coroutine[Any, Any, None]]
 
 
 class EventScope(Enum):
-    """What decides how often an event happens."""
+    """Conditions that decide how often an event happens."""
 
     #: The number of nodes, so that the load of each is the same.
     PODS = auto()

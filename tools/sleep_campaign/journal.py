@@ -1,4 +1,4 @@
-"""What happened, by node, with virtual times: the log that a violation is read from."""
+"""Journal of events by node, with virtual times: the log that a violation is read from."""
 
 from collections import Counter, deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What must not be: looked at beside Joulie, at the servers and pods themselves.
+"""Violations of what Joulie promises, looked for beside it, at the servers and pods themselves.
 
 Four figures have to be 0: pods that ran on a server when its power went; servers that Joulie has switched off and
 neither lists nor wakes; pods that wait although a sleeping node fits them, for longer than its boot and a minute; and

@@ -1,4 +1,4 @@
-"""What people do to nodes and policies at random, by mistake or with a reason."""
+"""Acts of people on nodes and policies at random, by mistake or with a reason."""
 
 import asyncio
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What pods of one workload have in common."""
+    """Properties that pods of one workload have in common."""
 
     app: str
     #: Kind of the controller; empty for bare pods.

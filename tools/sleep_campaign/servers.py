@@ -27,7 +27,7 @@ _ENDED_S: Final = 4.0
 
 
 class ServerPhase(StrEnum):
-    """What a server does."""
+    """State of a server."""
 
     OFF = "off"
     STARTING = "starting"
@@ -38,7 +38,7 @@ class ServerPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerTimes:
-    """How long boots and shutdowns take, in seconds: from, to."""
+    """Durations of boots and shutdowns, in seconds: from, to."""
 
     boot_s: tuple[float, float] = (90.0, 300.0)
     shutdown_s: tuple[float, float] = (5.0, 120.0)
@@ -46,7 +46,7 @@ class ServerTimes:
 
 @dataclass(slots=True)
 class ServerHooks:
-    """What others do when the power of a server changes."""
+    """Calls to others when the power of a server changes."""
 
     asked_off: Callable[["CampaignServer"], None] = lambda _server: None
     shuts_down: Callable[["CampaignServer"], None] = lambda _server: None

@@ -34,7 +34,7 @@ _POLICY_SPEC: Final[dict[str, Any]] = {
     "maxAsleepPercent": 50,
     "idleSeconds": 120,
     "minAwakeSeconds": 60,
-    "drainBelowPercent": 40,
+    "consolidation": {"mode": "Act", "belowPercent": 40},
     "drainTimeoutSeconds": 300,
     "offTimeoutSeconds": 300,
     "bootTimeoutSeconds": 900,
@@ -47,7 +47,7 @@ _DAEMON_SET: Final = PodTemplate("every-node", "DaemonSet", 0.1)
 
 @dataclass(frozen=True, slots=True)
 class SiteSize:
-    """How large and how fast a site is."""
+    """Size and speed of a site."""
 
     nodes: int = 40
     times: ServerTimes = field(default_factory=ServerTimes)

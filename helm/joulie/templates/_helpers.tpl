@@ -72,6 +72,58 @@ Both have the actuator and its commands; see joulie.node.program.
 {{/* The program of that image. */}}
 {{- define "joulie.node.program" -}}{{ ternary "joulie-agent" "joulie-containers" .Values.agent.power.enabled }}{{- end -}}
 
+{{/*
+The preset of the values, as JSON. Values of an older chart, which `helm upgrade --reuse-values` takes as they are, have none: nothing
+changes for them.
+*/}}
+{{- define "joulie.preset" -}}
+{{- index (include "joulie.presets" . | fromJson) (.Values.preset | default "documents") | toJson -}}
+{{- end -}}
+
+{{/*
+A container's env: the variables of the preset, and those of the values (env, extraEnv), which outrank them. Takes
+(list . component).
+*/}}
+{{- define "joulie.presetEnv" -}}
+{{- $root := index . 0 -}}
+{{- $stanza := index $root.Values (index . 1) -}}
+{{- $preset := index (include "joulie.preset" $root | fromJson) (index . 1) -}}
+{{- range $stanza.extraEnv -}}
+{{- $_ := unset $preset .name -}}
+{{- end -}}
+{{- include "joulie.env" (list (merge (deepCopy $stanza.env) $preset) $stanza.extraEnv) -}}
+{{- end -}}
+
+{{/* Not empty where nodes may sleep. */}}
+{{- define "joulie.sleep.enabled" -}}
+{{- if or .Values.operator.sleep.enabled (include "joulie.preset" . | fromJson).sleeps }}true{{ end -}}
+{{- end -}}
+
+{{/* Fails where the release stops to let nodes sleep while some do: nothing would wake them. */}}
+{{- define "joulie.sleep.left" -}}
+{{- if and .Release.IsUpgrade (.Capabilities.APIVersions.Has "joulie.io/v1alpha1/NodeSleepPolicy") -}}
+{{- range (lookup "joulie.io/v1alpha1" "NodeSleepPolicy" "" "").items -}}
+{{- $nodes := (.status | default dict).nodes | default dict -}}
+{{- $off := add ($nodes.poweringOff | default 0) ($nodes.asleep | default 0) ($nodes.waking | default 0) ($nodes.quarantined | default 0) -}}
+{{- if gt $off 0 -}}
+{{- fail (printf "preset and operator.sleep.enabled let no node sleep any more, and %d of the NodeSleepPolicy %s are off: nothing would wake them. Wake them first (docs/presets.md, Leaving sleep)" $off .metadata.name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty where the release has the out-of-band service. */}}
+{{- define "joulie.outofband.enabled" -}}
+{{- $sleeps := (include "joulie.preset" . | fromJson).sleeps -}}
+{{- if and $sleeps (not .Values.operator.enabled) -}}
+{{- fail "preset: sleep needs the operator, which decides what sleeps: set operator.enabled, or another preset" -}}
+{{- end -}}
+{{- if and $sleeps (not .Values.outofband.secrets) -}}
+{{- fail "preset: sleep needs BMCs, and outofband.secrets is empty: name the Secrets with their credentials there (docs/install.md, BMCs of the servers), or set preset: score, which needs none" -}}
+{{- end -}}
+{{- if or .Values.outofband.enabled $sleeps }}true{{ end -}}
+{{- end -}}
+
 {{/* A container's env, from a map of variables and a list of entries. Takes (list env extraEnv). */}}
 {{- define "joulie.env" -}}
 {{- range $name, $value := index . 0 }}

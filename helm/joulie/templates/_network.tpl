@@ -23,7 +23,7 @@ release, whether they use the API server, and further egress.
 {{- $extender := dict "podSelector" (dict "matchLabels" (include "joulie.selectorLabels" (list . "extender") | fromYaml)) -}}
 {{- $components = append $components (dict "component" "test" "name" (printf "%s-test" (include "joulie.fullname" .)) "egress" (list (dict "ports" (list (dict "port" "http")) "to" (list $extender)))) -}}
 {{- end -}}
-{{- if .Values.outofband.enabled -}}
+{{- if include "joulie.outofband.enabled" . -}}
 {{- $components = append $components (dict "component" "outofband" "name" (include "joulie.outofband.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom")) "egress" .Values.networkPolicy.bmcEgress) -}}
 {{- end -}}
 {{- if .Values.agent.enabled -}}

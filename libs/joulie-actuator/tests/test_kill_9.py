@@ -20,7 +20,7 @@ from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.journal import Journal
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.sysfs import SysfsTree
-from joulie_actuator.protocol import SetCpuCap, SetCpuClasses, SetThrottle
+from joulie_actuator.protocol import ReadCpu, SetCpuCap, SetCpuClasses, SetThrottle
 from joulie_actuator.settings import ActuatorSettings
 from joulie_testing.agent.kernel.mount import mounted, why_not
 from joulie_testing.agent.machine_spec import PLATFORMS
@@ -45,6 +45,7 @@ def _control_until_killed(settings, ready):
             min_freq_khz=1_500_000,
             clock=time.monotonic,
         )
+        handler.execute(ReadCpu(power_only=True))  # discovers
         os.write(ready, b"!")
         for _ in count():
             handler.execute(SetCpuCap(cap_watts_per_package=dice.randrange(40, 150), lease_s=60))

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from joulie_api.app import App, BackgroundTaskError, freeze_heap
+from joulie_api.app import App, BackgroundTaskError, freeze_heap, settle_heap
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODES
@@ -186,6 +186,18 @@ def test_a_frozen_heap_is_exempt_from_collection():
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_garbage_of_a_settled_heap_is_collected_more_rarely():
+    before = gc.get_threshold()
+    gc.unfreeze()
+    try:
+        settle_heap()
+        assert gc.get_threshold()[0] > before[0]
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 async def test_a_watch_counts_in_readiness_and_its_invalid_objects_are_shown(app, fake_api, tmp_path):

@@ -158,6 +158,7 @@ async def test_a_policy_says_what_wakes_its_nodes_what_is_used_and_why_others_st
         "powerCycles": {"limit": 4, "used": 4, "total": 31, "exhausted": 2},
         "rackBoots": {"limit": 10, "used": 1, "full": 0, "withoutRack": 0},
         "refusals": [{"reason": "bmc_unknown", "nodes": 3}, {"reason": "power_cycles", "nodes": 2}],
+        "consolidation": {"nodes": 9, "pods": 14, "watts": 1800, "names": [f"n{number}" for number in range(9)]},
     }
     window = {"days": ["Mon"], "start": "07:30", "end": "19:00", "minAwake": 10}
     put_policy(fake_api, status=status, minAwake={"count": 2, "spare": 1}, schedules=[window])
@@ -170,6 +171,7 @@ async def test_a_policy_says_what_wakes_its_nodes_what_is_used_and_why_others_st
         "31 within 24 hours, 4 of 4 of one node; 2 nodes at the limit",
         "1 of 10 in one rack",
         "3 by bmc_unknown, 2 by power_cycles",
+        "n0, n1, n2, n3, n4, n5, n6, n7 and 1 more, 1800 W, by moving 14 pods; spec.consolidation.mode Act does it",
         "2 of each hardware family, 1 without pods, 1 schedule",
         "pods that kube-scheduler finds no node for",
     ):
@@ -178,6 +180,7 @@ async def test_a_policy_says_what_wakes_its_nodes_what_is_used_and_why_others_st
     assert policy["refusals"] == {"bmc_unknown": 3, "power_cycles": 2}
     assert policy["powerCycles"] == status["powerCycles"]
     assert policy["rackBoots"] == status["rackBoots"]
+    assert policy["consolidation"] == {"mode": "Recommend", **status["consolidation"]}
 
 
 async def test_a_policy_says_what_shares_its_spare_nodes(fake_api, cli):

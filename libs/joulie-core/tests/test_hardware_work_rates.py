@@ -46,12 +46,9 @@ def test_every_cpu_of_the_inventory_has_a_rate_and_a_band_of_a_quarter_around_it
         assert (rate.low, rate.high) == pytest.approx((0.75 * rate.value, 1.25 * rate.value))
 
 
-def test_floating_point_work_has_its_own_rate_where_a_result_is_published():
-    epyc, single = INVENTORY.cpus["amd-epyc-9754"], INVENTORY.cpus["amd-epyc-8534p"]
-    assert epyc.work_per_thread.value == 1.14
-    assert epyc.floating_work_per_thread.value == 1.12
-    assert single.work_per_thread.value == 1.16
-    assert single.floating_work_per_thread is None
+def test_a_model_has_its_rate_of_integer_work_with_and_without_one_of_floating_point_work_beside_it():
+    assert INVENTORY.cpus["amd-epyc-9754"].work_per_thread.value == 1.14
+    assert INVENTORY.cpus["amd-epyc-8534p"].work_per_thread.value == 1.16
 
 
 @pytest.mark.parametrize(
@@ -89,7 +86,7 @@ def test_every_published_rate_is_of_a_model_of_the_inventory():
     rates = WorkRates.read(inventory_data()["work_rates"])
     assert rates.gpus.keys() <= {spec.model for spec in INVENTORY.gpus.values()}
     numbers = {(spec.generation, spec.model.rpartition(" ")[2]) for spec in INVENTORY.cpus.values()}
-    assert rates.integer.keys() <= numbers
+    assert rates.threads.keys() <= numbers
 
 
 def test_a_generic_model_has_no_rate_and_a_relative_has_that_of_the_model_that_stands_for_it():
@@ -100,7 +97,7 @@ def test_a_generic_model_has_no_rate_and_a_relative_has_that_of_the_model_that_s
 
 
 def test_without_published_figures_there_is_no_rate():
-    assert WorkRates.read({}) == WorkRates({}, {}, {})
+    assert WorkRates.read({}) == WorkRates({}, {})
 
 
 def test_a_single_ratio_is_its_own_band():

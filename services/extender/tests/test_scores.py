@@ -1,6 +1,8 @@
 """Scores that are kept for the next question, the reply that tells them, and the guess where a pod goes."""
 
+import gc
 from collections import Counter
+from dataclasses import dataclass
 
 import msgspec
 import pytest
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.scoring.headroom_v1 import HeadroomScore
 from joulie_core.scoring.prepared import AffineRow
-from joulie_core.scoring.state import STEADY_TREND_SCALE, ClusterTerms
+from joulie_core.scoring.state import ClusterTerms
 from joulie_extender.scores import SCORE_PROFILES, ScoreTable
 
 FOUR = PodDemand(4.0)
@@ -64,6 +67,14 @@ def test_a_node_that_is_gone_scores_as_an_unknown_one_and_its_place_is_used_agai
 
 def test_a_name_that_json_has_to_escape_is_returned_unchanged(table):
     assert scores(table, ['"\\\n', "a"]) == [50, 46]
+
+
+def test_a_reply_is_written_without_more_than_its_scores_need():
+    table = ScoreTable(10)
+    put(table, "a", 50.0, 0.0, 0.0, 0.0)
+    put(table, "b", 100.0, 0.0, 0.0, 0.0)
+    answer = table.answer(["a", "b"], FOUR, ClusterTerms())
+    assert answer.body == b'[{"Score": 5,"Host":"a"},{"Score":10,"Host":"b"}]'
 
 
 def test_other_pods_and_other_pressure_get_other_scores(table):
@@ -148,35 +159,6 @@ def test_kept_scores_follow_any_changes(changes, workload_class):
     assert len(kept) == len(bases)
 
 
-def test_another_pressure_makes_only_the_entries_anew_whose_scores_it_changes():
-    table = ScoreTable(100)
-    put(table, "a", 50.2, 0.0, 0.0, 1.0)
-    put(table, "b", 50.6, 0.0, 0.0, 1.0)
-    demand = PodDemand(4.0)
-    entries = [table.answer("ab", demand, ClusterTerms(perf_pressure=each)).entries for each in (0.0, 0.3, 0.0)]
-    assert [[each[9:12] for each in both] for both in entries] == [[b" 50", b" 51"], [b" 50", b" 50"], [b" 50", b" 51"]]
-    assert entries[0][0] is entries[1][0] is entries[2][0]
-
-
-@pytest.mark.parametrize(
-    ("row", "before", "after"),
-    [
-        ((50.2, 0.1), 0.0, 6.9),
-        ((50.8, 0.1), 10.0, 3.1),
-        ((50.0, 0.0), 0.0, 100.0),
-        ((0.2, 1.0), 0.0, 1.0),
-        ((101.1, 1.0), 1.0, 0.0),
-    ],
-    ids=["higher", "lower", "it does not matter", "the score is the lowest", "the score is the highest"],
-)
-def test_an_entry_is_kept_up_to_the_pressure_that_changes_its_score(row, before, after):
-    table = ScoreTable(100)
-    base, weight = row
-    put(table, "a", base, 0.0, 0.0, weight)
-    (entry,), (later,) = (table.answer("a", FOUR, ClusterTerms(perf_pressure=each)).entries for each in (before, after))
-    assert later is entry
-
-
 @pytest.mark.parametrize(
     ("row", "before", "after", "expected"),
     [
@@ -196,25 +178,64 @@ def test_a_score_follows_the_pressure(*, row, before, after, expected):
     assert scores(table, "a", pressure=after) == [expected]
 
 
-def test_the_eight_requests_that_were_used_last_are_remembered(table):
-    def entry(cores):
-        return table.answer("a", PodDemand(float(cores)), ClusterTerms()).entries[0]
+class CountedCores(float):
+    """Cores of a pod that count how often a row takes them."""
 
-    made = {cores: entry(cores) for cores in range(1, 9)}
-    assert all(entry(cores) is made[cores] for cores in (*range(2, 9), 1))
-    entry(9)
-    assert entry(1) is made[1]
-    assert entry(2) is not made[2]
+    taken = 0
+
+    def __rmul__(self, points):
+        CountedCores.taken += 1
+        return float(self) * points
 
 
-def test_the_records_of_pressures_are_bounded():
-    table = ScoreTable(100)
-    kept = table._profiles[WorkloadClass.STANDARD, STEADY_TREND_SCALE]._kept
+@dataclass(frozen=True, slots=True)
+class CountingScore(HeadroomScore):
+    """A score that takes cores which count."""
+
+    def size(self, demand):
+        return CountedCores(demand.cpu_cores), demand.gpus
+
+
+def scored_rows(table, cores, names="abc", *, pressure=0.0):
+    before = CountedCores.taken
+    scores(table, names, demand=PodDemand(cores), pressure=pressure)
+    return CountedCores.taken - before
+
+
+def test_a_pod_is_scored_once_for_each_unlike_row_and_not_again_for_the_next_like_it():
+    table = ScoreTable(100, CountingScore())
+    for name, base in {"a": 50.0, "b": 50.0, "c": 60.0, "d": 50.0}.items():
+        put(table, name, base, 1.0, 0.0, 0.0)
+    assert [scored_rows(table, cores, "abcd") for cores in (4.0, 4.0, 8.0, 4.0)] == [2, 0, 2, 0]
+    put(table, "d", 60.0, 1.0, 0.0, 0.0)
+    assert scored_rows(table, 4.0, "abcd") == 0
+    put(table, "d", 70.0, 1.0, 0.0, 0.0)
+    assert scored_rows(table, 4.0, "abcd") == 1
+
+
+def test_the_pressure_counts_only_where_a_row_depends_on_it():
+    table = ScoreTable(100, CountingScore())
+    put(table, "a", 50.0, 1.0, 0.0, 0.0)
+    assert [scored_rows(table, 4.0, "a", pressure=pressure) for pressure in (0.0, 10.0)] == [1, 0]
+    put(table, "b", 50.0, 1.0, 0.0, 0.5)
+    assert [scored_rows(table, 4.0, "ab", pressure=pressure) for pressure in (10.0, 20.0, 20.0)] == [2, 2, 0]
+
+
+def test_the_32_requests_that_were_used_last_are_remembered():
+    table = ScoreTable(100, CountingScore())
+    put(table, "a", 50.0, 1.0, 0.0, 0.0)
+    for cores in range(32):
+        assert scored_rows(table, cores, "a") == 1
+    assert [scored_rows(table, cores, "a") for cores in (*range(1, 32), 0)] == [0] * 32
+    assert [scored_rows(table, cores, "a") for cores in (32, 0, 1)] == [1, 0, 1]
+
+
+def test_rows_of_nodes_as_they_were_are_not_kept_for_long(table):
     for number in range(1_000):
-        put(table, "a", 50.0 + number % 7 / 10, 0.0, 0.0, 1.0)
-        table.answer("a", PodDemand(4.0), ClusterTerms(perf_pressure=number % 3 / 10))
-    (each,) = kept.values()
-    assert len(each.highest) + len(each.lowest) < 30
+        put(table, "a", 50.0 + number / 100, 1.0, 0.0, 0.0)
+        scores(table)
+    rows = [each for each in gc.get_objects() if isinstance(each, AffineRow) and each.base >= 50.0]
+    assert len(rows) < 40
 
 
 def test_more_questions_than_are_remembered_are_all_answered(table):

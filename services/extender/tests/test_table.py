@@ -17,6 +17,7 @@ from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.scoring.energy_v2 import PackingScore
 from joulie_core.scoring.filter import filter_node
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
@@ -142,10 +143,12 @@ def test_any_history_of_changes_ends_in_the_scores_of_the_formula(changes, deman
         assert abs(each["Score"] - expected * score_max / 100) <= 0.5 + 0.031 * score_max / 100
 
 
+@pytest.mark.parametrize(
+    "policy", [SCORE_POLICIES["energy_v1"], SCORE_POLICIES["energy_v2"]], ids=lambda each: each.name
+)
 @given(CHANGES, DEMANDS, st.sampled_from([1, 10, 100]))
-def test_any_history_of_changes_ends_in_the_scores_of_the_selected_policy(changes, demand, score_max):
+def test_any_history_of_changes_ends_in_the_scores_of_the_selected_policy(policy, changes, demand, score_max):
     power = replace(POWER, curves=CURVES)
-    policy = SCORE_POLICIES["energy_v1"]
     table = make_table(Clock(), score_max=score_max, read_power=lambda *_: power, score_policy=policy)
     play(table, changes, between=lambda: table.answer(NAMES, demand))
     for each in msgspec.json.decode(table.answer(NAMES, demand).body):
@@ -391,6 +394,35 @@ def test_the_packing_score_sends_a_pod_to_the_pods_before_it(clock):
     assert scores_of(table)["b"] == scores_of(table)["a"]
 
 
+class CountedRows(PackingScore):
+    """The packing score, with the number of rows that it has made."""
+
+    made = 0
+
+    def row(self, *args, **kwargs):
+        CountedRows.made += 1
+        return super().row(*args, **kwargs)
+
+
+def test_a_pod_that_comes_to_the_node_where_it_was_expected_has_no_row_made_anew(clock):
+    table = make_table(clock, score_policy=CountedRows(), read_power=lambda *_: CURVED)
+    for name in ("a", "b"):
+        table.on_twin(name, None, replace(MEASURED, cpu_cap_share=1.0, gpu_cap_share=1.0))
+
+    def rows_made():
+        before = CountedRows.made
+        table.answer(["a", "b"], EIGHT_CORES)
+        return CountedRows.made - before
+
+    assert rows_made() == 2
+    table.expect_pod("uid", "b", EIGHT_CORES)
+    assert rows_made() == 1
+    table.on_pod(None, BoundPod("uid", "b", EIGHT_CORES), counted=False)
+    assert rows_made() == 0
+    table.on_pod(None, BoundPod("other", "b", EIGHT_CORES), counted=False)
+    assert rows_made() == 1
+
+
 def test_while_the_watches_are_silent_every_twin_is_stale(table):
     table.refresh(silent=True)
     assert table.entry("a").stale
@@ -461,7 +493,7 @@ def test_every_form_of_a_score_has_the_pods_watts_with_the_pue_where_that_counts
     table = make_table(Clock(), weigh_pue=weigh_pue, coefficients=Coefficients(cpu_util=cpu_util))
     table.on_twin("a", None, replace(MEASURED, pue=2.0, trend_w_per_min=-600.0))
     entry = table.entry("a")
-    assert table.pue(entry) == (2.0 if weigh_pue else None)
+    assert table.situation(entry).pue == (2.0 if weigh_pue else None)
     # Falling power counts with 25 points at most.
     expected = (300 - watts) / 600 * 70 + 25
     assert table.explain(entry, EIGHT_CORES).score == pytest.approx(expected)

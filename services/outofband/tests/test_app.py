@@ -104,28 +104,6 @@ def test_the_times_of_workers_are_those_of_the_settings():
     )
 
 
-@pytest.mark.parametrize(("pod", "identity"), [("pod-1", "pod-1"), ("", "host-1")])
-def test_the_lease_is_the_services_in_its_namespace(monkeypatch, pod, identity):
-    made = []
-    monkeypatch.setattr(service, "Elector", lambda *args, **how: made.append((args, how)))
-    monkeypatch.setattr(service.socket, "gethostname", lambda: "host-1")
-    env = {"LEASE_DURATION": "30s", "LEASE_RENEW_DEADLINE": "20s", "LEASE_RETRY_PERIOD": "5s", "POD_NAMESPACE": "here"}
-    service._elector(read_settings(OutOfBandSettings, env | {"POD_NAME": pod}), "client")
-    assert made == [
-        (
-            ("client",),
-            {
-                "namespace": "here",
-                "name": "joulie-outofband",
-                "identity": identity,
-                "lease_duration_s": 30.0,
-                "renew_deadline_s": 20.0,
-                "retry_period_s": 5.0,
-            },
-        )
-    ]
-
-
 async def test_the_process_watches_nodebmcs_and_ends_with_its_tasks(cluster, serve):
     cluster.put_bmc(await serve())
     app = cluster.start()

@@ -1,6 +1,6 @@
 {{/* Not empty where an uninstall has to wake nodes. */}}
 {{- define "joulie.uninstall.wakes" -}}
-{{- if and .Values.uninstall.enabled .Values.operator.enabled .Values.operator.sleep.enabled }}true{{ end -}}
+{{- if and .Values.uninstall.enabled .Values.operator.enabled (include "joulie.sleep.enabled" .) }}true{{ end -}}
 {{- end -}}
 
 {{/* Annotations of objects that exist during an uninstall only. Takes the weight: lower ones are created first. */}}

@@ -1,6 +1,7 @@
 """The CPUs of this machine: cap packages, throttle policies, apply CPU classes, read, describe, restore.
 
-Discovery runs once a minute, so that a driver that is loaded late or a CPU that is plugged in is found.
+Discovery runs at the first request, in the thread that executes it, since a file may block; then once a minute, so that
+a driver that is loaded late or a CPU that is plugged in is found.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -60,7 +61,8 @@ class CpuHandler:
     #: Monotonic seconds.
     clock: Callable[[], float]
     _cpus: HostCpus = field(init=False)
-    _discovered_at: float = field(init=False)
+    _discovered_at: float = field(init=False, default=0.0)
+    #: Of what was discovered; 0 before that.
     _revision: int = field(init=False, default=0)
     _arbiter: FrequencyArbiter = field(init=False)
     _meter: PowerMeter = field(init=False, default_factory=PowerMeter)
@@ -69,11 +71,10 @@ class CpuHandler:
     def __post_init__(self) -> None:
         self._sampler = FrequencySampler(self.clock)
         self._arbiter = FrequencyArbiter(self.tree, self.min_freq_khz)
-        self._discover()
 
     def execute(self, request: CpuRequest) -> Reply:
         """Execute a request."""
-        if self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S or any(zone.moved for zone in self._cpus.zones):
+        if self._is_stale():
             self._discover()
         match request:
             case SetCpuCap(cap_watts_per_package=cap_watts_per_package, release_throttle=release):
@@ -138,6 +139,12 @@ class CpuHandler:
         released = DVFS if throttles else cpu_caps.RAPL
         left = failed(released, stuck[0][1].reason, results.join_messages(messages)) if stuck else None
         return msgspec.structs.replace(done, message=results.join_messages([done.message, *messages]), unreleased=left)
+
+    def _is_stale(self) -> bool:
+        """Return whether nothing was discovered yet, or something may have changed since."""
+        if self._revision == 0 or self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:
+            return True
+        return any(zone.moved for zone in self._cpus.zones)
 
     def _discover(self) -> None:
         self._discovered_at = self.clock()

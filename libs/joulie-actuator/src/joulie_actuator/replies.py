@@ -25,7 +25,7 @@ class RestoreReport(_Reply, frozen=True, tag="restore_report"):
 
     @property
     def left(self) -> tuple[RestoredKnob, ...]:
-        """What could not be restored."""
+        """Knobs that could not be restored."""
         return tuple(knob for knob in self.knobs if not knob.done)
 
 

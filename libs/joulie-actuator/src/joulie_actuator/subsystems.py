@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from joulie_actuator.cpus import CpuHandler
 from joulie_actuator.executor import SubsystemExecutor, SubsystemHandler
@@ -13,16 +12,16 @@ from joulie_actuator.gpus import GpuHandler
 from joulie_actuator.hardware import machine_lock
 from joulie_actuator.hardware.gpu.driver import GpuDriver
 from joulie_actuator.hardware.gpu.host import host_gpu_drivers
-from joulie_actuator.hardware.journal import Journal, JournalError, JournalHeldError
+from joulie_actuator.hardware.journal import Journal, JournalHeldError
+from joulie_actuator.hardware.journal_file import JournalError
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.sysfs import OsCalls, SysfsTree
 from joulie_actuator.hardware.watch import Watch, WatchedCalls
 from joulie_actuator.interrupts import InterruptHandler
 from joulie_actuator.log import Level, Log
-from joulie_actuator.protocol import LeaseKind, Subsystem
+from joulie_actuator.protocol import Subsystem
 from joulie_actuator.reasons import Reason
-from joulie_actuator.replies import Reply, RestoreReport
 from joulie_actuator.settings import ActuatorSettings
 
 
@@ -56,15 +55,12 @@ class HostSubsystems:
         for subsystem, journal in self._journals.items():
             journal.watch = watches[subsystem]
         tree = SysfsTree(settings.host_sys_root, WatchedCalls(OsCalls(), watches[Subsystem.CPU]))
-        cpus = DeferredHandler(
-            writer[Subsystem.CPU],
-            lambda: CpuHandler(
-                tree=tree,
-                proc_root=settings.host_proc_root,
-                writer=writer[Subsystem.CPU],
-                min_freq_khz=settings.dvfs_min_freq_khz,
-                clock=clock,
-            ),
+        cpus = CpuHandler(
+            tree=tree,
+            proc_root=settings.host_proc_root,
+            writer=writer[Subsystem.CPU],
+            min_freq_khz=settings.dvfs_min_freq_khz,
+            clock=clock,
         )
         drivers = host_gpu_drivers() if drivers is None else drivers
         gpus = GpuHandler(drivers=drivers, writer=writer[Subsystem.GPU], clock=clock)
@@ -121,29 +117,3 @@ class HostSubsystems:
                 error=journal.problem,
             )
         return JournaledWriter(journal)
-
-
-class DeferredHandler:
-    """A handler that is made at the first request, in the thread that executes it: discovery may block."""
-
-    def __init__(self, writer: JournaledWriter | HardwareFailure, make: Callable[[], SubsystemHandler]) -> None:
-        self.writer = writer
-        self._make = make
-        self._made: SubsystemHandler | None = None
-
-    def execute(self, request: Any) -> Reply:
-        """Execute a request."""
-        return self._handler().execute(request)
-
-    def restore(self, keys: frozenset[str]) -> RestoreReport:
-        """Restore knobs, by key."""
-        return self._handler().restore(keys)
-
-    def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:
-        """End what other leases hold."""
-        return self._handler().keep(leases)
-
-    def _handler(self) -> SubsystemHandler:
-        if self._made is None:
-            self._made = self._make()
-        return self._made

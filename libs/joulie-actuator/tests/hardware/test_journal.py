@@ -11,18 +11,8 @@ import msgspec
 import pytest
 
 from joulie_actuator.hardware import journal as journal_module
-from joulie_actuator.hardware.journal import (
-    BOOT_ID,
-    JOURNAL_FILE,
-    LOCK_FILE,
-    VERSION,
-    Journal,
-    JournalEntry,
-    JournalError,
-    JournalHeldError,
-    is_held,
-    peek,
-)
+from joulie_actuator.hardware.journal import BOOT_ID, JOURNAL_FILE, LOCK_FILE, Journal, JournalHeldError, is_held, peek
+from joulie_actuator.hardware.journal_file import VERSION, JournalEntry, JournalError
 from joulie_actuator.hardware.watch import Watch
 
 ENTRY = JournalEntry(unit="uW", original=250_000_000, written=180_000_000, read_back=180_125_000)

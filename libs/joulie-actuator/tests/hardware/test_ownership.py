@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joulie_actuator.hardware.journal import JournalEntry
+from joulie_actuator.hardware.journal_file import JournalEntry
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_actuator.hardware.ownership import (
     KnobReading,

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joulie_actuator.hardware.journal import Journal, JournalError
+from joulie_actuator.hardware.journal import Journal
+from joulie_actuator.hardware.journal_file import JournalError
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob

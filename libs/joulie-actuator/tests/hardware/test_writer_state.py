@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from joulie_actuator.hardware.journal import Journal, JournalEntry, JournalError
+from joulie_actuator.hardware.journal import Journal
+from joulie_actuator.hardware.journal_file import JournalEntry, JournalError
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob

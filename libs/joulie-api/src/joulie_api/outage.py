@@ -28,7 +28,7 @@ class Outage:
 
     @property
     def connect_timeout_s(self) -> float:
-        """How long the next connection may take.
+        """Seconds that the next connection may take.
 
         One of several servers behind an address may hang: after an answer, the next attempts lead to another soon.
         """

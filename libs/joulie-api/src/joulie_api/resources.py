@@ -59,7 +59,6 @@ class Resource:
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
-BINDINGS: Final = Resource("", "v1", "bindings", "Binding", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)

@@ -33,6 +33,7 @@ def _read_duration(value: object) -> object:
 
 Duration = Annotated[float, BeforeValidator(_read_duration), Field(ge=0), Unit("duration")]
 """Seconds, written as a Go duration: `30s`, `5m`, `1h30m`."""
+PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
 def _check_addr(text: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.power.chassis import CHASSIS_BAND, gpus_at_wall
+from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.server import SUPPLY_EFFICIENCY, server_power
 
 XEON = Inventory.load().cpus["intel-xeon-8480"]
@@ -17,10 +17,10 @@ def test_eight_h100_in_training_draw_what_was_measured_with_their_server():
     assert least < 8_400.0 < most < 10_200.0
 
 
-def test_the_band_contains_the_rating_of_the_machine():
+def test_the_rating_of_the_machine_leaves_1_9_times_as_much_the_upper_end_of_the_band():
     server = server_power(XEON, 2, 2048).wall_at(1.0)
-    high = server + 5_600.0 / SUPPLY_EFFICIENCY + CHASSIS_BAND[1] * chassis_watts(5_600.0, 5_600.0)
-    assert high == pytest.approx(10_200.0, rel=0.01)
+    left = 10_200.0 - server - 5_600.0 / SUPPLY_EFFICIENCY
+    assert left / chassis_watts(5_600.0, 5_600.0) == pytest.approx(1.9, abs=0.05)
 
 
 def test_half_of_it_is_always_drawn_and_the_rest_follows_what_the_gpus_draw():

@@ -73,6 +73,17 @@ def test_a_binding_where_it_was_expected_changes_no_demand_and_outlives_the_wind
     assert ledger.demands(A) == (FOUR,)
 
 
+def test_pods_are_counted_by_demand_and_those_that_are_only_expected_apart(ledger):
+    ledger.bind("p", A, FOUR, now_s=0)
+    for uid, demand in {"q": FOUR, "r": EIGHT, "s": EIGHT}.items():
+        ledger.expect(uid, A, demand, now_s=0)
+    ledger.bind("s", A, EIGHT, now_s=1)
+    assert (ledger.counts(A), ledger.expected(A)) == ({FOUR: 2, EIGHT: 2}, {FOUR: 1, EIGHT: 1})
+    ledger.expire(now_s=2)
+    assert (ledger.counts(A), ledger.expected(A)) == ({FOUR: 1, EIGHT: 1}, {})
+    assert (ledger.counts(B), ledger.expected(B)) == ({}, {})
+
+
 def test_a_binding_elsewhere_corrects_the_expectation(ledger):
     ledger.expect("p", A, FOUR, now_s=0)
     assert ledger.bind("p", B, FOUR, now_s=1) == {A, B}

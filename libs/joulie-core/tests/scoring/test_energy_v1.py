@@ -12,11 +12,11 @@ from joulie_core.hardware.view import HardwareView, view_from_node
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
-from joulie_core.powerest.marginal import Coefficients, NodePower
+from joulie_core.powerest.marginal import NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v1 import EnergyScore, cpu_cost, gpu_cost
 from joulie_core.scoring.formula import NeutralReason
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 
 SCORE = EnergyScore()
 
@@ -68,27 +68,11 @@ def state(node_class=SchedulableClass.PERFORMANCE, measured_watts=200.0, **value
 
 
 def terms_of(node, power, demand=STANDARD, *, stale=False):
-    return SCORE.explain(
-        node,
-        stale=stale,
-        power=power,
-        coefficients=Coefficients(),
-        pue=None,
-        demand=demand,
-        cluster=ClusterTerms(),
-    )
+    return SCORE.explain(NodeSituation(node, power, stale=stale), demand, ClusterTerms())
 
 
 def row_of(node, power, demand=STANDARD, *, stale=False):
-    return SCORE.row(
-        node,
-        stale=stale,
-        power=power,
-        coefficients=Coefficients(),
-        pue=None,
-        workload_class=demand.workload_class,
-        trend_scale=6.0,
-    )
+    return SCORE.row(NodeSituation(node, power, stale=stale), demand.workload_class, 6.0)
 
 
 @given(st.none() | STATES, POWERS, DEMANDS, st.booleans(), st.floats(0, 100))

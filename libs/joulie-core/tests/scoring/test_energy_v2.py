@@ -12,7 +12,7 @@ from joulie_core.hardware.view import HardwareView, view_from_node
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
-from joulie_core.powerest.marginal import Coefficients, NodePower
+from joulie_core.powerest.marginal import NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v2 import (
     LEAST_WORK_PER_GPU,
@@ -22,7 +22,7 @@ from joulie_core.scoring.energy_v2 import (
     gpu_cost,
 )
 from joulie_core.scoring.formula import NeutralReason
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 
 SCORE = PackingScore()
 
@@ -76,15 +76,7 @@ def node(held_cores=0.0, held_gpus=0.0, **values) -> TwinSnapshot:
 
 
 def terms_of(twin, power, demand=CPU_POD, *, stale=False):
-    return SCORE.explain(
-        twin,
-        stale=stale,
-        power=power,
-        coefficients=Coefficients(),
-        pue=None,
-        demand=demand,
-        cluster=ClusterTerms(),
-    )
+    return SCORE.explain(NodeSituation(twin, power, stale=stale), demand, ClusterTerms())
 
 
 def energy_of(twin, power, demand=CPU_POD) -> float:

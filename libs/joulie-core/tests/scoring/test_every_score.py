@@ -12,10 +12,10 @@ from joulie_core.hardware.view import view_from_node
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
-from joulie_core.powerest.marginal import Coefficients, NodePower
+from joulie_core.powerest.marginal import NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 
 _CURVES = node_curves(view_from_node(Node("n", labels={"joulie.io/hw.cpu-model": "AMD EPYC 7763"}), Inventory.load()))
 _NODES = st.none() | st.builds(
@@ -45,9 +45,9 @@ _POWERS = st.sampled_from([NodePower(), NodePower(64, 300, curves=_CURVES), Node
 def test_the_fast_form_gives_the_score_of_the_plain_form(policy, node, stale, demand, pressure):
     node, power = node
     cluster = ClusterTerms(0.0, pressure)
-    common = {"stale": stale, "power": power, "coefficients": Coefficients(), "pue": 1.3}
-    plain = policy.explain(node, demand=demand, cluster=cluster, **common)
-    row = policy.row(node, workload_class=demand.workload_class, trend_scale=cluster.trend_scale, **common)
+    situation = NodeSituation(node, power, stale=stale, pue=1.3)
+    plain = policy.explain(situation, demand, cluster)
+    row = policy.row(situation, demand.workload_class, cluster.trend_scale)
     assert 0 <= plain.score <= 100 + 1e-9
     assert row.score(policy.size(demand), pressure) == pytest.approx(plain.score, abs=1e-6)
     if node is None or stale:

@@ -10,7 +10,7 @@ from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watt
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.prepared import NEUTRAL_ROW, ClusterSums, prepare_row
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot, cluster_terms
 
 COUNTS = st.sampled_from([0.0, 1.0, 8.0, 64.0, 256.0])
 STATES = st.builds(
@@ -43,22 +43,14 @@ COEFFICIENTS = st.builds(Coefficients, st.floats(0, 2), st.floats(0, 2), st.floa
 NOW_S, THRESHOLD_S = 1_000.0, 300.0
 
 
-def row_score(state, *, stale, power, demand, coefficients, pue, cluster):
-    row = prepare_row(
-        state,
-        stale=stale,
-        power=power,
-        coefficients=coefficients,
-        pue=pue,
-        workload_class=demand.workload_class,
-        trend_scale=cluster.trend_scale,
-    )
+def row_score(node, demand, cluster):
+    row = prepare_row(node, demand.workload_class, cluster.trend_scale)
     return row.score((demand.cpu_cores, demand.gpus), cluster.perf_pressure)
 
 
-def formula_score(state, *, stale, power, demand, coefficients, pue, cluster):
-    marginal = marginal_watts(demand, power, coefficients, pue)
-    terms = score(state, stale=stale, marginal=marginal, workload_class=demand.workload_class, cluster=cluster)
+def formula_score(node, demand, cluster):
+    marginal = marginal_watts(demand, node.power, node.coefficients, node.pue)
+    terms = score(node.twin, stale=node.stale, marginal=marginal, workload_class=demand.workload_class, cluster=cluster)
     return terms.score
 
 
@@ -89,15 +81,8 @@ def test_rows_and_formula_agree_on_random_clusters(cluster, demand, coefficients
     assert sums.terms.trend_w_per_min == pytest.approx(reference.trend_w_per_min, abs=1e-4)
     for state, power in cluster:
         pue = state.pue if weigh_pue else None
-        arguments = {
-            "stale": state.stale(NOW_S, THRESHOLD_S),
-            "power": power,
-            "demand": demand,
-            "coefficients": coefficients,
-            "pue": pue,
-            "cluster": reference,
-        }
-        assert row_score(state, **arguments) == pytest.approx(formula_score(state, **arguments), abs=1e-6)
+        node = NodeSituation(state, power, coefficients, state.stale(NOW_S, THRESHOLD_S), pue)
+        assert row_score(node, demand, reference) == pytest.approx(formula_score(node, demand, reference), abs=1e-6)
 
 
 @pytest.mark.parametrize("workload_class", WorkloadClass)
@@ -115,17 +100,13 @@ def test_rows_and_formula_agree_where_no_limit_of_the_score_hides_a_difference(
         cooling_stress_pct=40.0,
         trend_w_per_min=12.0,
     )
-    arguments = {
-        "stale": False,
-        "power": NodePower(cpu_threads=64.0, cpu_max_watts=320.0, gpu_count=2.0, gpu_max_watts=400.0),
-        "demand": PodDemand(cpu_cores=cores, gpus=gpus, workload_class=workload_class),
-        "coefficients": Coefficients(),
-        "pue": 1.3,
-        "cluster": ClusterTerms(trend_w_per_min=100.0, perf_pressure=50.0),
-    }
-    expected = formula_score(state, **arguments)
+    power = NodePower(cpu_threads=64.0, cpu_max_watts=320.0, gpu_count=2.0, gpu_max_watts=400.0)
+    node = NodeSituation(state, power, pue=1.3)
+    demand = PodDemand(cpu_cores=cores, gpus=gpus, workload_class=workload_class)
+    cluster = ClusterTerms(trend_w_per_min=100.0, perf_pressure=50.0)
+    expected = formula_score(node, demand, cluster)
     assert 0 < expected < 100
-    assert row_score(state, **arguments) == pytest.approx(expected)
+    assert row_score(node, demand, cluster) == pytest.approx(expected)
 
 
 @given(st.lists(STATES, max_size=10), st.data())
@@ -146,15 +127,7 @@ def test_cluster_sums_forget_what_is_removed_whatever_the_order(states, data):
 
 @pytest.mark.parametrize("state", [None, TwinSnapshot(), TwinSnapshot(capped_watts=500)])
 def test_a_node_that_cannot_be_judged_gets_the_neutral_row(state):
-    row = prepare_row(
-        state,
-        stale=False,
-        power=NodePower(),
-        coefficients=Coefficients(),
-        pue=None,
-        workload_class=WorkloadClass.STANDARD,
-        trend_scale=6.0,
-    )
+    row = prepare_row(NodeSituation(state, NodePower()), WorkloadClass.STANDARD, 6.0)
     assert row is NEUTRAL_ROW
     assert row.score((1e9, 1e9), 100.0) == 50
 

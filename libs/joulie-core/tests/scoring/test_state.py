@@ -1,6 +1,7 @@
 """What is read of a twin, and what the cluster contributes."""
 
 import math
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -189,3 +190,9 @@ def test_without_a_pue_nothing_is_weighted():
     assert node_state(status()).pue is None
     assert node_state(NodeTwinStatus.model_construct(estimated_pue=math.nan)).pue is None
     assert node_state(NodeTwinStatus.model_construct(estimated_pue=0.5)).pue is None
+
+
+def test_a_twin_with_other_pods_is_otherwise_the_same():
+    figures = {each.name: number for number, each in enumerate(fields(TwinSnapshot))}
+    twin = TwinSnapshot(**figures)
+    assert twin.with_pods(1.5, 2.5, 3.5) == replace(twin, assumed_watts=1.5, held_cores=2.5, held_gpus=3.5)

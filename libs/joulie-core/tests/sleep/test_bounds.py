@@ -22,8 +22,8 @@ from joulie_core.sleep import (
     SleepState,
     decide,
 )
-from joulie_core.sleep.bounds import BootRoom, sleep_refusal
-from joulie_core.sleep.machine import advance, moved
+from joulie_core.sleep.bounds import BootRoom
+from joulie_core.sleep.machine import advance, moved, sleep_refusal
 from joulie_core.sleep.power_cycles import cycles_of_day, with_cycle
 
 NOW = 1_000_000.0
@@ -91,6 +91,14 @@ def test_the_bound_is_named_and_ends_with_the_day_of_its_oldest_power_cycle():
 
 def test_another_refusal_is_named_before_the_bound():
     assert sleep_refusal(awake_node(power=None), idle(1, 2, 3), NOW, SETTINGS) is SleepRefusal.NO_BMC
+
+
+@pytest.mark.parametrize("state", [SleepState.CORDONED, SleepState.DRAINING])
+def test_the_bound_undoes_nothing_of_a_node_that_is_on_its_way(state):
+    # Its policy was changed since to permit fewer power cycles.
+    before = SleepRecord(state=state, since_s=NOW - 1, cycles_s=(NOW - 4, NOW - 3, NOW - 2))
+    assert sleep_refusal(awake_node(), before, NOW, SETTINGS) is None
+    assert advance(before, awake_node(), NOW, SETTINGS).state is state
 
 
 def test_a_time_in_the_future_counts():

@@ -197,7 +197,7 @@ def test_among_equal_nodes_the_one_that_has_slept_least_goes_first():
 
 
 def test_a_node_with_few_pods_is_drained_if_they_have_room_elsewhere():
-    settings = SleepSettings(min_awake={"spare": 0}, drain_below_percent=40)
+    settings = SleepSettings(min_awake={"spare": 0}, consolidation={"mode": "Act", "below_percent": 40})
     small = awake_node("a", movable_pods=(SleepPod({"cpu": 3.0}),), free={"cpu": 5.0}, idle_watts=200.0)
     for free, expected in ((3.0, SleepState.CORDONED), (2.0, SleepState.AWAKE)):
         other = awake_node("b", protected_pods=1, free={"cpu": free})

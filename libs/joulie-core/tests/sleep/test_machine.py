@@ -22,7 +22,10 @@ from joulie_core.sleep import (
 from joulie_core.sleep.machine import STALE_AFTER_S
 
 _SETTINGS = SleepSettings(
-    min_awake={"count": 1, "spare": 1}, idle_seconds=120.0, min_awake_seconds=60.0, drain_below_percent=50
+    min_awake={"count": 1, "spare": 1},
+    idle_seconds=120.0,
+    min_awake_seconds=60.0,
+    consolidation={"mode": "Act", "below_percent": 50},
 )
 _CORES = 8.0
 _STEP_S = 60.0

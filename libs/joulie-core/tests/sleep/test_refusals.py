@@ -16,7 +16,7 @@ from joulie_core.sleep import (
     SleepState,
     decide,
 )
-from joulie_core.sleep.machine import STALE_AFTER_S, refusal_of
+from joulie_core.sleep.machine import STALE_AFTER_S, sleep_refusal
 from joulie_core.sleep.model import UNREADABLE_POWER
 
 NOW = 100_000.0
@@ -47,7 +47,7 @@ def idle():
 
 
 def test_a_node_with_nothing_against_it_may_sleep():
-    assert refusal_of(NODE, NOW) is None
+    assert sleep_refusal(NODE, idle(), NOW, SETTINGS) is None
     assert next_record(NODE, idle()).state is SleepState.CORDONED
 
 
@@ -75,7 +75,7 @@ def test_a_node_with_nothing_against_it_may_sleep():
 )
 def test_each_refusal_keeps_a_node_awake_by_itself(changes, refusal):
     node = replace(NODE, **changes)
-    assert refusal_of(node, NOW) is refusal
+    assert sleep_refusal(node, idle(), NOW, SETTINGS) is refusal
     assert next_record(node, idle()).state is SleepState.AWAKE
 
 

@@ -48,11 +48,11 @@ class WaitFigures:
         return WaitFigures(len(known), mean(known), median, p95, p99, max(known, default=None))
 
 
-def mean(values: Sequence[float]) -> float | None:
+def mean(values: Sequence[float] | npt.NDArray[np.float64]) -> float | None:
     """Return the mean; None without values."""
-    return sum(values) / len(values) if values else None
+    return float(np.mean(values)) if len(values) else None
 
 
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the smallest value that `share` of all values do not exceed; None without values."""
-    return float(np.quantile(values, share, method="inverted_cdf")) if values else None
+def percentile(values: Sequence[float] | npt.NDArray[np.float64], share: float) -> float | None:
+    """Return the value that `share` of all values do not exceed, between two values in proportion; None without any."""
+    return float(np.quantile(values, share)) if len(values) else None

@@ -2,19 +2,15 @@
 
 import hashlib
 import json
+import multiprocessing
 from io import StringIO
-from itertools import product
 
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from joulie_core.demand import WorkloadClass
 from joulie_sim.cli import COMMANDS, main
 from joulie_sim.commands import execution
-from joulie_sim.commands.tables import saving_table
-from joulie_sim.engine.results import Manifest, SimulationCost
-from joulie_sim.engine.summary import GroupSummary, SimulationSummary
 
 _INPUTS = ("--node-count", "12", "--job-count", "300", "--hours", "2", "--load", "0.25")
 
@@ -99,6 +95,15 @@ def test_a_bar_with_the_time_that_is_left_is_on_a_terminal_only(monkeypatch) -> 
     assert not shown[False]
 
 
+def test_a_process_of_several_shows_no_bar(monkeypatch) -> None:
+    file = StringIO()
+    monkeypatch.setattr(execution, "Console", lambda **_: Console(file=file, force_terminal=True, width=120))
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    with execution.progress_bar("arm", 2000, "jobs") as update:
+        update(1000)
+    assert not file.getvalue()
+
+
 def test_workers_write_what_one_process_writes(tmp_path, capsys) -> None:
     written = {}
     for workers in ("1", "2"):
@@ -129,77 +134,6 @@ def test_a_sweep_compares_and_plots_what_compare_and_plot_do_again(tmp_path, cap
     assert "queue_aware_v1" in capsys.readouterr().out
     assert main(["plot", *results[:2], "--out", str(tmp_path / "power.svg")]) == 0
     assert "<svg" in (tmp_path / "power.svg").read_text()
-
-
-def test_a_first_try_states_energy_units_who_paid_its_limits_and_a_picture(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    out = tmp_path / "try"
-    assert main(["try", "--arms", "kube_default", "static_partition", "--out", str(out), *_INPUTS]) == 0
-    shown = capsys.readouterr().out
-    baseline, joulie = (line for line in shown.splitlines() if " kWh " in line)
-    assert baseline.split()[0] == "kube_default"
-    energies = [
-        json.loads((out / arm / "manifest.json").read_text())["summary"]["itKwh"]
-        for arm in ("kube_default", "static_partition")
-    ]
-    assert f"{energies[0]:,.0f} kWh" in baseline
-    assert joulie.count(" %") >= 1
-    for part in ("paid by", "at the wall", "half of the nodes eco", "is chance", f"picture: {out / 'power.png'}"):
-        assert part in shown
-    assert (out / "power.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_who_pays_is_the_group_whose_stretch_rose_most() -> None:
-    def manifest(arm, kwh, stretches):
-        groups = tuple(
-            GroupSummary(
-                workload_class=workload_class.value,
-                pool=pool,
-                jobs=10,
-                done=10,
-                work_device_hours=1.0,
-                stretch_mean=stretch,
-                stretch_p50=1.0,
-                stretch_p95=1.0,
-                stretch_p99=1.0,
-                wait_p99_s=0.0,
-                slowdown_mean=1.0,
-            )
-            for (workload_class, pool), stretch in zip(product(WorkloadClass, ("cpu", "gpu")), stretches, strict=True)
-        )
-        summary = SimulationSummary(
-            end_s=3600.0,
-            it_kwh=kwh,
-            facility_kwh=kwh,
-            peak_kw=1.0,
-            ramp_p99_kw=1.0,
-            idle_kw=1.0,
-            idle_facility_kw=1.0,
-            jobs=40,
-            done=40,
-            dropped=0,
-            work_core_hours=1.0,
-            work_gpu_hours=1.0,
-            cores_held=0.5,
-            gpus_held=0.0,
-            joules_per_core_second=1.0,
-            facility_joules_per_core_second=1.0,
-            transitions=0,
-            groups=groups,
-            hardware=(),
-        )
-        cost = SimulationCost(cpu_s=1.0, events=1, events_per_cpu_s=1.0, peak_rss_mib=1.0)
-        return Manifest(arm=arm, seed=0, inputs={}, nodes=1, versions={}, summary=summary, cost=cost)
-
-    console = Console(width=120, file=StringIO())
-    arms = (("a", 100.0, (1.0, 2.0, 1.0, 2.0)), ("b", 90.0, (1.0, 2.2, 1.2, 2.0)), ("c", 101.0, (1.0, 2.0, 1.0, 1.9)))
-    console.print(saving_table("title", [manifest(*arm) for arm in arms]))
-    rows = [line.split() for line in console.file.getvalue().splitlines() if " kWh " in line]
-    assert rows == [
-        ["a", "100", "kWh", "-", "1.50", "x", "1.50", "x", "-"],
-        ["b", "90", "kWh", "10.0", "%", "1.60", "x", "1.60", "x", "standard", "CPU", "pods", "+20", "%"],
-        ["c", "101", "kWh", "-1.0", "%", "1.50", "x", "1.45", "x", "no", "one", "by", "1", "%"],
-    ]
 
 
 def test_an_imported_log_can_be_run(tmp_path, capsys) -> None:

@@ -75,7 +75,7 @@ def assert_nothing_left(start):
 
 
 async def test_a_run_ends_with_every_pod_completed_and_performance_pods_on_performance_nodes(start):
-    process = await start("--pods", "16")
+    process = await start("--pods", "16", "--policy", "queue_aware_v1")
     async with asyncio.timeout(WHOLE_S):
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from joulie_api.errors import KubeError
+from joulie_api.presets import PRESETS, PresetName
 from joulie_api.resources import NODES, PODS
 from joulie_devcluster.containers.images import repository_root
 from joulie_devcluster.control_plane.nodes import default_node_classes, node_manifests
@@ -18,6 +19,7 @@ from joulie_sim.demo.kind_release import install_release, release_values, waitin
 from joulie_sim.demo.options import parse_options
 from joulie_sim.demo.scenario import make_scenario
 from joulie_sim.demo.settings import joulie_settings
+from joulie_sim.engine.node_scores import ScoreSettings
 from joulie_sim.workload.item import WORKLOAD_LABEL, pod_manifest
 from joulie_testing.api.builders import make_node, make_pod
 from joulie_testing.api.faults import Respond
@@ -47,10 +49,14 @@ def test_pods_of_the_demo_select_and_tolerate_simulated_nodes_only():
     assert spec == {**without, **POD_SPEC}
 
 
-def test_the_operator_gets_the_settings_that_the_comparison_simulates():
-    env = release_values(OPTIONS)["operator"]["env"]
-    settings = joulie_settings(OPTIONS)
+@pytest.mark.parametrize("argument", ["--preset=score", "--preset=documents", "--policy=queue_aware_v1"])
+def test_the_services_get_the_settings_that_the_comparison_simulates(argument):
+    options = parse_options(["--kind", argument])
+    values, settings = release_values(options), joulie_settings(options)
+    preset = PRESETS[PresetName(values["preset"])]
+    env = {**preset.operator, **values["operator"]["env"]}
     assert env["POLICY_TYPE"] == settings.policy
+    assert settings.score == ScoreSettings(policy=preset.extender.get("SCORE_POLICY", "headroom_v1"))
     assert {name.lower(): float(env[name.upper()]) for name in settings.policy_values} == settings.policy_values
     assert env["PLAN_DEBOUNCE"] == f"{settings.plan_debounce_s * 1000:.0f}ms"
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from joulie_api.presets import DEFAULT_PRESET, PresetName
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Exactness
 from joulie_devcluster.control_plane.nodes import node_manifests
@@ -25,6 +26,20 @@ def test_the_defaults_are_forty_nodes_and_a_few_hundred_pods():
     assert max(item.arrives_s for item in scenario.items) <= 180.0
 
 
+@pytest.mark.parametrize(
+    ("argv", "preset", "title"),
+    [
+        ([], DEFAULT_PRESET, f"preset {DEFAULT_PRESET}"),
+        (["--preset", "documents"], PresetName.DOCUMENTS, "preset documents"),
+        (["--policy", "queue_lead_v1"], PresetName.DOCUMENTS, "queue_lead_v1"),
+    ],
+)
+def test_the_demo_has_the_preset_of_the_chart_or_another_or_a_policy(argv, preset, title):
+    options = parse_options(argv)
+    assert options.preset is preset
+    assert make_scenario(options).title.endswith(f", {title}")
+
+
 def test_every_generated_pod_fits_some_node():
     scenario = make_scenario(parse_options(["--nodes", "40", "--pods", "500"]))
     for item in scenario.items:
@@ -45,6 +60,8 @@ def test_every_generated_pod_fits_some_node():
         (["--nodes", "many"], "not a number"),
         (["--duration", "1"], "between 20 and"),
         (["--policy", "magic"], "invalid choice"),
+        (["--preset", "sleep"], "'score', 'documents'"),
+        (["--preset", "score", "--policy", "queue_aware_v1"], "not allowed with"),
         (["--trace", "other", "x"], "only supported trace"),
         (["--trace", "openb", "x", "--nodes", "3"], "--scale"),
         (["--scale", "0.5"], "--nodes"),

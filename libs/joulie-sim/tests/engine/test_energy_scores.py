@@ -6,9 +6,8 @@ import pytest
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
-from joulie_core.powerest.marginal import Coefficients
 from joulie_core.scoring.energy_v1 import EnergyScore
-from joulie_core.scoring.state import node_state
+from joulie_core.scoring.state import NodeSituation, node_state
 from joulie_core.twin import Measurement, TwinInputs, build_twin
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.energy_scores import EnergyScores
@@ -31,15 +30,8 @@ def _compare(scores: EnergyScores, machines, watts) -> set[tuple[float, ...]]:
         )
         state = replace(node_state(status), assumed_watts=float(scores._assumed_watts[node]))
         for workload_class in WorkloadClass:
-            expected = _POLICY.row(
-                state,
-                stale=False,
-                power=machines.groups[machines.group[node]].power,
-                coefficients=Coefficients(),
-                pue=None,
-                workload_class=workload_class,
-                trend_scale=6.0,
-            )
+            situation = NodeSituation(state, machines.groups[machines.group[node]].power)
+            expected = _POLICY.row(situation, workload_class, 6.0)
             assert scores.row(node, workload_class, 6.0) == expected
             seen.add(tuple(expected))
     return seen

@@ -4,11 +4,10 @@ import pytest
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
-from joulie_core.powerest.marginal import Coefficients
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
 from joulie_core.scoring.prepared import ClusterSums, prepare_row
-from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, node_state
+from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, NodeSituation, node_state
 from joulie_core.timestamps import rfc3339
 from joulie_core.twin import Measurement, PowerWindow, TwinInputs, build_twin
 from joulie_sim.engine.arms import ARMS
@@ -64,15 +63,7 @@ class _Reference:
         power = self.machines.groups[self.machines.group[node]].power
         for workload_class in WorkloadClass:
             for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE):
-                expected = prepare_row(
-                    snapshot,
-                    stale=False,
-                    power=power,
-                    coefficients=Coefficients(),
-                    pue=None,
-                    workload_class=workload_class,
-                    trend_scale=scale,
-                )
+                expected = prepare_row(NodeSituation(snapshot, power), workload_class, scale)
                 # Half a tenth of a watt, or of one a minute, may be rounded the other way.
                 assert tuple(scores.row(node, workload_class, scale)) == pytest.approx(tuple(expected), abs=0.06)
                 self.compared += 1

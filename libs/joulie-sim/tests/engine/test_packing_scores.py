@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.marginal import Coefficients
 from joulie_core.scoring.energy_v2 import PackingScore
+from joulie_core.scoring.state import NodeSituation
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.packing_scores import PackingScores
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
@@ -20,15 +20,8 @@ def _rows(scores: PackingScores, machines, watts) -> set[tuple[float, ...]]:
         twin = scores.snapshot(node, scores._published[node])
         assert twin.measured_watts == pytest.approx(watts[node], abs=0.05)
         for workload_class in WorkloadClass:
-            expected = _POLICY.row(
-                twin,
-                stale=False,
-                power=machines.groups[machines.group[node]].power,
-                coefficients=Coefficients(),
-                pue=None,
-                workload_class=workload_class,
-                trend_scale=6.0,
-            )
+            situation = NodeSituation(twin, machines.groups[machines.group[node]].power)
+            expected = _POLICY.row(situation, workload_class, 6.0)
             assert scores.row(node, workload_class, 6.0) == expected
             seen.add(tuple(expected))
     return seen

@@ -9,7 +9,8 @@ from typing import Final
 from prometheus_client.metrics_core import Metric
 
 from joulie_agent.enforce.cpu import CpuMode
-from joulie_agent.worker import NodeView, NodeWorker
+from joulie_agent.node_view import NodeView
+from joulie_agent.worker import NodeWorker
 from joulie_api.metrics import counter, gauge
 from joulie_core.control.dvfs import DvfsDirection
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from joulie_actuator.protocol import Epp
 from joulie_api.checked_texts import HttpUrl, LabelSelector, NodeNameText
 from joulie_api.setting_values import Unit
-from joulie_api.settings import Addr, Duration, ServiceSettings
+from joulie_api.settings import Addr, Duration, PositiveDuration, ServiceSettings
 from joulie_core.control.dvfs import DvfsMode, DvfsSettings
 from joulie_core.control.telemetry_route import Route
 from joulie_core.kinds.telemetry_profile import (
@@ -83,11 +83,11 @@ class AgentSettings(ServiceSettings):
     pod_namespace: str = "joulie-system"
     """Namespace of the Secrets named by `headersSecretRef`."""
 
-    reconcile_interval: Annotated[Duration, Field(gt=0)] = 20.0
+    reconcile_interval: PositiveDuration = 20.0
     """How often each node is enforced and reported without a change. Changes are acted on at once, so this is the
     period of the power readings and reports, and how soon a backend that lost its cap gets it again."""
 
-    spec_read_timeout: Annotated[Duration, Field(gt=0)] = 300.0
+    spec_read_timeout: PositiveDuration = 300.0
     """How long a published target is kept without contact with the API server; then `spec.policy.onLostControl` of the
     target applies. Longer than a restart of the API server."""
 

@@ -9,20 +9,18 @@ report, and without one the lease of the host's limits expires.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
-from joulie_agent.backends.base import CpuReading, GpuReading
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.discovery.discoverer import Discoverer
-from joulie_agent.enforce.cpu import CpuControlState
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
 from joulie_agent.enforce.places import announced
 from joulie_agent.informers import Informers
+from joulie_agent.node_view import EnforcementLog, NodeView
 from joulie_agent.publish import Publisher
 from joulie_agent.report import compose
 from joulie_api.errors import KubeError
@@ -32,7 +30,7 @@ from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.control.telemetry_route import Route
 from joulie_core.fnv import fnv1a_32
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfileStatus
+from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
 
@@ -67,22 +65,6 @@ class WorkerDeps:
     failures: Failures
 
 
-@dataclass(slots=True)
-class NodeView:
-    """Values of one node for a scrape; written by its worker only."""
-
-    policy: str = ""
-    #: Watts per package in the published target.
-    cap_watts: float | None = None
-    cpu: CpuReading = field(default_factory=CpuReading)
-    gpu: GpuReading = field(default_factory=GpuReading)
-    cpu_state: CpuControlState = field(default_factory=CpuControlState)
-    #: What each subsystem reported last, by its name.
-    reports: dict[str, ControlReport] = field(default_factory=dict)
-    actions: Counter[DvfsDirection] = field(default_factory=Counter)
-    errors: int = 0
-
-
 class NodeWorker:
     """The loop of one node; `run` ends when the node has left and was restored."""
 
@@ -100,8 +82,7 @@ class NodeWorker:
         self._log = _log.bind(node=node.name)
         self._write_failures = FailureLog(self._log, failed="publishing failed", recovered="publishing recovered")
         self._target_failures = FailureLog(self._log, failed="target not refreshed", recovered="target refreshed again")
-        #: What was last logged of each enforcement.
-        self._logged: dict[str, dict[str, Any]] = {}
+        self._enforcement_log = EnforcementLog(self._log)
         profile = deps.informers.status_profile(node.name)
         last = profile.model.status.control if profile else None
         #: As last published; the next agent restores the places in it.
@@ -298,27 +279,9 @@ class NodeWorker:
         self._published = status.control
 
     def _show(self, inputs: Inputs, tick: Tick) -> None:
-        target, view = inputs.target, self.view
-        view.policy = (target.policy.name if target.policy and target.policy.name else target.profile) if target else ""
-        view.cap_watts = tick.cpu.requested_watts
-        # A scrape between two good readings shows the last one for one interval at most, then nothing.
-        view.cpu = tick.cpu_reading or CpuReading()
-        view.gpu = tick.gpu_reading or GpuReading()
-        if tick.failed:
-            view.errors += 1
+        self.view.show(inputs.target, tick)
         self._acted(tick.action)
-        view.reports = {"cpu": tick.cpu, "gpu": tick.gpu}
-        for subsystem, report in view.reports.items():
-            self._log_enforcement(subsystem, report)
-
-    def _log_enforcement(self, subsystem: str, report: ControlReport) -> None:
-        """Log a result when it changes, not at each tick."""
-        outcome = {"result": report.result, "reason": report.reason, "requested_watts": report.requested_watts}
-        if self._logged.get(subsystem) != outcome:
-            self._logged[subsystem] = outcome
-            self._log.info(
-                "enforcement changed", subsystem=subsystem, **outcome, backend=report.backend, message=report.message
-            )
+        self._enforcement_log.log(self.view.reports)
 
 
 def _summary(reports: ControlReports) -> dict[str, str]:

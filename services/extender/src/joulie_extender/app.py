@@ -6,14 +6,13 @@ collection does not walk them in the middle of a request.
 """
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable
 
 import structlog
 from aiohttp import web
 
-from joulie_api.app import App, freeze_heap
+from joulie_api.app import App, settle_heap
 from joulie_api.client import KubeClient
 from joulie_api.container_memory import memory_limit_bytes
 from joulie_core.scoring.registry import SCORE_POLICIES
@@ -30,9 +29,6 @@ from joulie_extender.table import NodeTable, TableConfig
 from joulie_extender.watches import ExtenderWatches
 
 SERVICE = "joulie-extender"
-
-#: Allocations between collections of the young generation. Requests make many objects and no cycles.
-_GC_THRESHOLDS = (50_000, 20, 20)
 
 _log = structlog.get_logger()
 
@@ -97,6 +93,5 @@ def make_endpoints(handlers: Handlers, debug: Debug) -> web.Application:
 
 async def _settle(feeds: ExtenderWatches, table: NodeTable) -> None:
     await feeds.wait_synced()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    freeze_heap()
+    settle_heap()
     _log.info("synced", nodes=len(table))

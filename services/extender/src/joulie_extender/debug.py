@@ -117,7 +117,8 @@ class Debug:
         return self._table.explain(entry, PodDemand(0.0, workload_class=WorkloadClass.PERFORMANCE)).score
 
     def _explain(self, entry: NodeEntry, demand: PodDemand) -> dict[str, Any]:
-        marginal = marginal_watts(demand, entry.power, self._table.config.coefficients, self._table.pue(entry))
+        node = self._table.situation(entry)
+        marginal = marginal_watts(demand, node.power, node.coefficients, node.pue)
         terms = self._table.explain(entry, demand)
         return {
             "nodeName": entry.name,

@@ -55,21 +55,21 @@ class Handlers:
         return {"/filter": self.filter_names, "/prioritize": self.prioritize_names}
 
     def filter_names(self, body: bytes, started: float) -> DirectReply | None:
-        """Return which candidates the pod may use; None where the body has full nodes."""
-        query = self._read_names(body) if _is_usual(body) else None
+        """Return which candidates the pod may use; None for a body with full nodes, or an unusually large one."""
+        query = self._read_names(body)
         if not isinstance(query, ExtenderRequest):
             return query
         return DirectReply(self._filter_reply(query, started))
 
     def prioritize_names(self, body: bytes, started: float) -> DirectReply | None:
-        """Return how well each candidate suits the pod; None where the body has full nodes."""
-        query = self._read_names(body) if _is_usual(body) else None
+        """Return how well each candidate suits the pod; None as for `filter_names`."""
+        query = self._read_names(body)
         if not isinstance(query, ExtenderRequest):
             return query
         return DirectReply(self._scores_reply(query, started))
 
     async def filter(self, request: web.Request) -> web.StreamResponse:
-        """Which candidates the pod may use."""
+        """Answer with the candidates that the pod may use."""
         started = perf_counter()
         async with self._bodies.received(request) as body:
             try:
@@ -87,7 +87,7 @@ class Handlers:
             return answer
 
     async def prioritize(self, request: web.Request) -> web.Response:
-        """How well each candidate suits the pod."""
+        """Answer with the score of each candidate for the pod."""
         started = perf_counter()
         async with self._bodies.received(request) as body:
             try:
@@ -103,6 +103,8 @@ class Handlers:
         latest = self._latest
         if latest is not None and latest[0] == body:
             query = latest[1]
+        elif not _is_usual(body):
+            return None
         else:
             try:
                 query = read_query(body, self._feeds.claims.gpus)

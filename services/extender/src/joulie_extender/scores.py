@@ -1,18 +1,16 @@
 """Scores of all nodes, and the reply that is made of them.
 
 Guarantees whole numbers in 0..SCORE_MAX, rounded half away from zero, for any set of candidates in any order; a node
-that is not known scores what the policy has for such nodes. Thousands of candidates come in another order every time,
-so what is kept for a request key is each node's finished entry of the reply: one look-up for each candidate. Bursts
-are made of equal pods, which have the same request key. Neither a row nor an entry is made before a request needs it:
-most changes of a node concern no workload class, trend scale or pod that is requested before the next change.
+that is not known scores what the policy has for such nodes. Nodes of which all that a score takes is equal have one
+row: a pod is scored once for each row, and thousands of candidates, which come in another order every time, take a few
+look-ups each, whatever the pod. A row is not made before a request needs it: most changes of a node concern no
+workload class or trend scale that is requested before the next change.
 Source: kube-scheduler's extender API v1, HostPriorityList; docs/results/cost-per-pod.md.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import filterfalse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -20,10 +18,9 @@ import msgspec
 from joulie_core.demand import WorkloadClass
 from joulie_core.fnv import fnv1a_32
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.rounding import round_half_away
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.policy import ScorePolicy
-from joulie_core.scoring.prepared import AffineRow, PodSize
+from joulie_core.scoring.prepared import AffineRow
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms
 
@@ -35,25 +32,23 @@ SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
 
 #: Returns a node's row in a profile, in points of 100.
 RowMaker = Callable[[ScoreProfile], AffineRow]
-#: All that a score depends on beside the node and the pressure.
-_RequestKey = PodSize
-#: A node's row in points of SCORE_MAX, and its entry in the reply from the host on.
-_Row = tuple[float, float, float, float, bytes]
-#: Request keys that are remembered for each profile: with 5,000 nodes up to a megabyte each.
-_REQUEST_KEYS: Final = 8
-#: Records of pressures that are kept for each entry, half of which may be of entries that are no more.
-_RECORDS_A_NODE: Final = 4
-#: Distance within which points are surely rounded to a score, a little less than half a point.
-_SURE: Final = 0.499_999
+#: All that a score depends on beside the row: size of the pod in CPUs and GPUs, and the pressure where it counts.
+_RequestKey = tuple[float, float, float]
+#: Request keys that are remembered for each profile: with 5,000 unlike nodes up to 80 KB each.
+_REQUEST_KEYS: Final = 32
+#: Rows that are kept for each node, of which all but one may be of no node any more.
+_ROWS_A_NODE: Final = 2
+#: Position of all nodes that are not known.
+_UNKNOWN: Final = 0
 _ENCODER: Final = msgspec.json.Encoder()
-_HOST: Final = msgspec.json.Decoder(dict[str, str | int])
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredNodes:
-    """The candidates' entries in the order of the request, and the reply that consists of them."""
+    """The candidates in the order of the request, what their entries begin with, and the reply."""
 
-    entries: Sequence[bytes]
+    names: Sequence[str]
+    prefixes: Sequence[bytes]
     body: bytes
 
     def likely_node(self, uid: str) -> str | None:
@@ -62,183 +57,158 @@ class ScoredNodes:
         kube-scheduler picks among equals by its own plugins and then at random, so this is a guess. The same request
         gets the same guess everywhere, and a burst's guesses are spread over the equals. None without a candidate.
         """
-        if not self.entries:
+        if not self.names:
             return None
-        # Entries open with scores of equal width, so that they compare as the scores do.
-        best, comma, _ = max(self.entries).partition(b",")
-        least = best + comma
-        equals = [entry for entry in self.entries if entry >= least]
-        entry = equals[fnv1a_32(uid) % len(equals)]
-        return str(_HOST.decode(entry)["Host"])
+        # Scores in prefixes are of equal width, so that prefixes compare as the scores do.
+        best = max({*self.prefixes})
+        equals = [name for name, prefix in zip(self.names, self.prefixes, strict=True) if prefix == best]
+        return equals[fnv1a_32(uid) % len(equals)]
 
 
 class ScoreTable:
     """The rows of all nodes in every profile, each made when a request needs it first."""
 
     def __init__(self, score_max: int, policy: ScorePolicy = DEFAULT_SCORE) -> None:
-        self._nodes: dict[str, _Node] = {}
-        self._profiles = {
-            profile: _ProfileTable(
-                profile, self._nodes, score_max, policy, competing=profile[0] is WorkloadClass.STANDARD
-            )
-            for profile in SCORE_PROFILES
-        }
+        #: Position of each node in all lists.
+        self._positions: dict[str, int] = {}
+        #: Positions of nodes that are gone.
+        self._free: list[int] = []
+        self._makers: list[RowMaker] = [lambda _profile: policy.unknown_row]
+        #: Of each node, its entry in the reply from the host on.
+        self._hosts: list[bytes] = [b""]
+        width = len(str(score_max))
+        #: By score: an entry of the reply up to the host.
+        prefixes = tuple(b',{"Score":%*d,' % (width, score) for score in range(score_max + 1))
+        self._profiles = {profile: _ProfileTable(profile, self._makers, prefixes, policy) for profile in SCORE_PROFILES}
         self._tables = tuple(self._profiles.values())
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self._positions)
 
     def put(self, name: str, row: RowMaker) -> None:
         """Enter a node; `row` returns its row in a profile as the node is when called."""
-        self._nodes[name] = _Node(_host(name), row)
+        if name not in self._positions:
+            if not self._free:
+                self._free.append(len(self._hosts))
+                self._hosts.append(b"")
+                self._makers.append(row)
+                for table in self._tables:
+                    table.grow()
+            self._positions[name] = self._free.pop()
+        position = self._positions[name]
+        self._hosts[position], self._makers[position] = _host(name), row
         self.forget(name)
 
     def forget(self, name: str) -> None:
         """Drop what was made of a node, since it has changed."""
+        position = self._positions[name]
         for table in self._tables:
-            table.forget(name)
+            table.forget(position)
 
     def drop(self, name: str) -> None:
         """Remove a node."""
-        if self._nodes.pop(name, None) is not None:
-            self.forget(name)
+        position = self._positions.pop(name, None)
+        if position is not None:
+            self._free.append(position)
 
     def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
         """Score the candidates for a pod."""
+        known, hosts = self._positions, self._hosts
+        try:
+            positions = [*map(known.__getitem__, names)]
+            ends = [hosts[position] for position in positions]
+        except KeyError:
+            positions = [known.get(name, _UNKNOWN) for name in names]
+            ends = [hosts[position] or _host(name) for name, position in zip(names, positions, strict=True)]
         table = self._profiles[demand.workload_class, terms.trend_scale]
-        entries = table.entries(names, demand, terms.perf_pressure)
-        return ScoredNodes(entries, b"[" + b",".join(entries) + b"]")
-
-
-@dataclass(slots=True)
-class _Kept:
-    """Entries for one request key, of nodes that did not change since they were made.
-
-    Each pod in flight changes the pressure by a little, which changes the rounded scores of a few nodes only. So it is
-    recorded up to which pressure, upwards and downwards, an entry has the right score. Records of entries that have
-    been dropped since stay; they can only drop an entry that would still do.
-    """
-
-    pressure: float
-    by_name: dict[str, bytes] = field(default_factory=dict)
-    #: Heaps of the highest, and of the negative lowest, pressures of entries that depend on it.
-    highest: list[tuple[float, str]] = field(default_factory=list)
-    lowest: list[tuple[float, str]] = field(default_factory=list)
-
-    def move(self, pressure: float) -> None:
-        """Drop the entries that have another score under another pressure."""
-        self._prune()
-        if pressure == self.pressure:
-            return
-        heap, limit = (self.highest, pressure) if pressure > self.pressure else (self.lowest, -pressure)
-        while heap and heap[0][0] < limit:
-            self.by_name.pop(heappop(heap)[1], None)
-        self.pressure = pressure
-
-    def _prune(self) -> None:
-        # Start anew where most records are of entries that have been dropped.
-        if len(self.highest) + len(self.lowest) > _RECORDS_A_NODE * len(self.by_name) + _REQUEST_KEYS:
-            for each in (self.by_name, self.highest, self.lowest):
-                each.clear()
-
-
-@dataclass(slots=True)
-class _Node:
-    #: Its entry in the reply from the host on.
-    host: bytes
-    row: RowMaker
+        prefixes = table.prefixes(positions, demand, terms.perf_pressure)
+        parts = [*prefixes, *ends]
+        parts[::2], parts[1::2] = prefixes, ends
+        return ScoredNodes(names, prefixes, b"[" + b"".join(parts)[1:] + b"]")
 
 
 class _ProfileTable:
-    """The rows of one profile, and the entries that were made of them lately."""
+    """The rows of one profile, and what entries begin with that were made of them lately."""
 
     def __init__(
-        self,
-        profile: ScoreProfile,
-        nodes: Mapping[str, _Node],
-        score_max: int,
-        policy: ScorePolicy,
-        *,
-        competing: bool,
+        self, profile: ScoreProfile, makers: Sequence[RowMaker], prefixes: Sequence[bytes], policy: ScorePolicy
     ) -> None:
         self._profile = profile
+        self._makers = makers
+        self._prefixes = prefixes
         self._policy = policy
-        self._nodes = nodes
-        self._factor = score_max / MAX_SCORE
-        self._competing = competing
-        width = len(str(score_max))
-        #: By score: an entry of the reply up to the host.
-        self._score_prefixes = tuple(b'{"Score":%*d,' % (width, score) for score in range(score_max + 1))
-        #: Of nodes that did not change since their row was made.
-        self._rows: dict[str, _Row] = {}
-        self._kept: OrderedDict[_RequestKey, _Kept] = OrderedDict()
+        self._factor = (len(prefixes) - 1) / MAX_SCORE
+        #: By position: the number of the node's row; any number where none was made yet.
+        self._numbers = [0]
+        #: Positions of nodes that have changed since their row was made.
+        self._changed = {_UNKNOWN}
+        self._start_rows()
 
-    def forget(self, name: str) -> None:
-        """Drop what was made of a node."""
-        if self._rows.pop(name, None) is not None:
-            for kept in self._kept.values():
-                kept.by_name.pop(name, None)
+    def grow(self) -> None:
+        """Add a position."""
+        self._numbers.append(0)
 
-    def entries(self, names: Sequence[str], demand: PodDemand, perf_pressure: float) -> list[bytes]:
-        """Entries of the candidates."""
-        size = self._policy.size(demand)
-        kept = self._kept_for(size)
-        if self._competing:
-            kept.move(perf_pressure)
-        by_name = kept.by_name
-        missing = [*filterfalse(by_name.__contains__, names)]
-        if missing:
-            self._make(kept, size, missing)
-        try:
-            return [*map(by_name.__getitem__, names)]
-        except KeyError:
-            return [by_name[name] if name in by_name else self._neutral_entry(name) for name in names]
+    def forget(self, position: int) -> None:
+        """Have the row of a node made anew before it is used again."""
+        self._changed.add(position)
 
-    def _kept_for(self, key: _RequestKey) -> _Kept:
+    def prefixes(self, positions: Sequence[int], demand: PodDemand, perf_pressure: float) -> list[bytes]:
+        """Return what the entries of candidates begin with."""
+        changed = self._changed.intersection(positions)
+        if changed:
+            self._make_rows(changed)
+        # Performance pods do not compete for performance nodes: to them the pressure is always 0.
+        pressure = perf_pressure if self._pressed and demand.workload_class is WorkloadClass.STANDARD else 0.0
+        numbers, kept = self._numbers, self._scored((*self._policy.size(demand), pressure))
+        return [kept[numbers[position]] for position in positions]
+
+    def _start_rows(self) -> None:
+        #: Unlike rows in points of SCORE_MAX by number, and the numbers.
+        self._rows: list[AffineRow] = []
+        self._number_of: dict[AffineRow, int] = {}
+        #: Whether a row depends on the pressure.
+        self._pressed = False
+        #: By request key and row number: what an entry begins with.
+        self._kept: OrderedDict[_RequestKey, list[bytes]] = OrderedDict()
+
+    def _make_rows(self, positions: set[int]) -> None:
+        if len(self._rows) > _ROWS_A_NODE * len(self._numbers):
+            self._keep_rows_in_use()
+        for position in positions:
+            base, cpu, gpu, weight = self._makers[position](self._profile)
+            factor = self._factor
+            row = AffineRow(base * factor, cpu * factor, gpu * factor, weight * factor)
+            self._numbers[position] = self._number(row)
+        self._changed -= positions
+
+    def _number(self, row: AffineRow) -> int:
+        number = self._number_of.get(row)
+        if number is None:
+            number = self._number_of[row] = len(self._rows)
+            self._rows.append(row)
+            self._pressed |= row.pressure_weight != 0
+        return number
+
+    def _keep_rows_in_use(self) -> None:
+        numbers, rows = self._numbers, self._rows
+        self._start_rows()
+        self._numbers = [self._number(rows[number]) for number in numbers]
+
+    def _scored(self, key: _RequestKey) -> list[bytes]:
+        """Return what entries begin with, for every row."""
         kept = self._kept.get(key)
         if kept is None:
-            # Performance pods do not compete for performance nodes: to them the pressure is always 0.
-            kept = self._kept[key] = _Kept(0.0)
+            kept = self._kept[key] = []
             if len(self._kept) > _REQUEST_KEYS:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        return kept
-
-    def _make(self, kept: _Kept, size: PodSize, names: Iterable[str]) -> None:
-        """Make the entries of the nodes that are known."""
-        rows = self._rows
-        by_name, highest, lowest, pressure = kept.by_name, kept.highest, kept.lowest, kept.pressure
-        score_prefixes = self._score_prefixes
-        most = len(score_prefixes) - 1
-        cpu_size, gpu_size = size
-        for name in names:
-            if name not in self._nodes:
-                continue
-            base, cpu, gpu, weight, host = rows[name] if name in rows else self._row(name)
+        prefixes, most = self._prefixes, len(self._prefixes) - 1
+        cpu_size, gpu_size, pressure = key
+        for base, cpu, gpu, weight in self._rows[len(kept) :]:
             points = base - cpu * cpu_size - gpu * gpu_size - weight * pressure
-            score = 0 if points <= 0 else int(points + 0.5) if points < most else most
-            by_name[name] = score_prefixes[score] + host
-            if weight > 0:
-                if score > 0:
-                    heappush(highest, (pressure + (points - score + _SURE) / weight, name))
-                if score < most:
-                    heappush(lowest, ((score - points + _SURE) / weight - pressure, name))
-            elif weight < 0:
-                heappush(highest, (pressure, name))
-                heappush(lowest, (-pressure, name))
-
-    def _row(self, name: str) -> _Row:
-        node = self._nodes[name]
-        base, cpu, gpu, weight = node.row(self._profile)
-        factor = self._factor
-        row = self._rows[name] = (base * factor, cpu * factor, gpu * factor, weight * factor, node.host)
-        return row
-
-    def _neutral_entry(self, name: str) -> bytes:
-        # Not kept: no event would ever remove an unknown node.
-        neutral = round_half_away(self._policy.unknown_row.base / MAX_SCORE * (len(self._score_prefixes) - 1))
-        return self._score_prefixes[neutral] + _host(name)
+            kept.append(prefixes[0 if points <= 0 else int(points + 0.5) if points < most else most])
+        return kept
 
 
 def _host(name: str) -> bytes:

@@ -9,7 +9,7 @@ Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import fsum, inf
 from typing import Final
@@ -26,7 +26,7 @@ from joulie_core.scoring.filter import FilterReason, is_sleeping
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
 from joulie_core.scoring.registry import DEFAULT_SCORE
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 from joulie_extender.node_entry import NodeEntry
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
@@ -112,14 +112,15 @@ class NodeTable:
 
     def on_pod(self, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
         """Update a bound pod that appeared, changed or is gone; `counted`: measurements already contain it."""
+        changed: set[NodeName] = set()
         if (old and (old.node, old.demand)) != (new and (new.node, new.demand)):
-            self._hold(old, new)
-        if not self.config.count_in_flight:
-            return
-        if old and (new is None or new.uid != old.uid):
-            self._update_all(self._assumed.forget(old.uid))
-        if new and not counted and (old is None or (old.uid, old.node) != (new.uid, new.node)):
-            self._update_all(self._assumed.bind(new.uid, new.node, new.demand, self._clock()))
+            changed |= self._hold(old, new)
+        if self.config.count_in_flight:
+            if old and (new is None or new.uid != old.uid):
+                changed |= self._assumed.forget(old.uid)
+            if new and not counted and (old is None or (old.uid, old.node) != (new.uid, new.node)):
+                changed |= self._assumed.bind(new.uid, new.node, new.demand, self._clock())
+        self._update_all(changed)
 
     def expect_pod(self, uid: str, node: str, demand: PodDemand) -> None:
         """Note that a pod was scored and will probably be bound to the node."""
@@ -142,7 +143,7 @@ class NodeTable:
 
     @property
     def terms(self) -> ClusterTerms:
-        """What the cluster contributes to every score."""
+        """Contribution of the cluster to every score."""
         return self._sums.terms
 
     def answer(self, names: Sequence[str], demand: PodDemand) -> ScoredNodes:
@@ -163,9 +164,10 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def pue(self, entry: NodeEntry) -> float | None:
-        """Return the PUE that weights the node's marginal watts."""
-        return entry.state.pue if self.config.weigh_pue and entry.state else None
+    def situation(self, entry: NodeEntry) -> NodeSituation:
+        """Return what the node's scores are made of."""
+        pue = entry.state.pue if self.config.weigh_pue and entry.state else None
+        return NodeSituation(entry.state, entry.power, self.config.coefficients, entry.stale, pue)
 
     def row(self, entry: NodeEntry, workload_class: WorkloadClass) -> AffineRow:
         """Return the node's row, in points of 100, for the current cluster."""
@@ -173,27 +175,11 @@ class NodeTable:
 
     def explain(self, entry: NodeEntry, demand: PodDemand) -> ExplainedScore:
         """Return the node's score for a pod by the plain form, in points of 100."""
-        return self.config.score.explain(
-            entry.state,
-            stale=entry.stale,
-            power=entry.power,
-            coefficients=self.config.coefficients,
-            pue=self.pue(entry),
-            demand=demand,
-            cluster=self.terms,
-        )
+        return self.config.score.explain(self.situation(entry), demand, self.terms)
 
     def _row(self, entry: NodeEntry, profile: ScoreProfile) -> AffineRow:
         workload_class, trend_scale = profile
-        return self.config.score.row(
-            entry.state,
-            stale=entry.stale,
-            power=entry.power,
-            coefficients=self.config.coefficients,
-            pue=self.pue(entry),
-            workload_class=workload_class,
-            trend_scale=trend_scale,
-        )
+        return self.config.score.row(self.situation(entry), workload_class, trend_scale)
 
     def _entry(self, key: str) -> NodeEntry:
         name = NodeName(key)
@@ -203,12 +189,12 @@ class NodeTable:
             self._scores.put(name, partial(self._row, entry))
         return entry
 
-    def _hold(self, old: BoundPod | None, new: BoundPod | None) -> None:
+    def _hold(self, old: BoundPod | None, new: BoundPod | None) -> set[NodeName]:
         if new:
             self._held.add(new.node, new.demand)
         if old:
             self._held.remove(old.node, old.demand)
-        self._update_all(dict.fromkeys(pod.node for pod in (old, new) if pod))
+        return {pod.node for pod in (old, new) if pod}
 
     def _update_all(self, names: Iterable[NodeName]) -> None:
         for name in names:
@@ -217,16 +203,16 @@ class NodeTable:
 
     def _update(self, entry: NodeEntry, *, hardware_changed: bool = False) -> None:
         """Recompute everything that depends on one node."""
-        if entry.counted is not None:
-            self._sums.remove(entry.counted)
-            entry.counted = None
         if entry.node is None and entry.hardware is None and entry.twin is None:
+            self._count(entry, None)
             self._drop(entry.name)
             return
         if hardware_changed:
             entry.power, entry.watts = self._read_power(entry.node, entry.hardware), {}
+        before = entry.state, entry.stale
         self._age(entry)
-        self._scores.forget(entry.name)
+        if hardware_changed or before != (entry.state, entry.stale):
+            self._scores.forget(entry.name)
         judged = entry.judge(WorkloadClass.PERFORMANCE)
         if judged is entry.judged:
             return
@@ -242,25 +228,33 @@ class NodeTable:
         """Set `state` and `stale`, and count what is fresh."""
         if entry.twin is None:
             entry.state, entry.stale = None, True
+            self._count(entry, None)
             return
         threshold_s = self.config.staleness_threshold_s
         expected = self._assumed.expected(entry.name)
-        entry.state = replace(
-            entry.twin,
-            assumed_watts=self._assumed_watts(entry),
-            held_cores=self._held.cores(entry.name) + fsum(demand.cpu_cores for demand in expected),
-            held_gpus=self._held.gpus(entry.name) + fsum(demand.gpus for demand in expected),
+        entry.state = entry.twin.with_pods(
+            self._assumed_watts(entry),
+            self._held.cores(entry.name) + fsum(pod.cpu_cores * count for pod, count in expected.items()),
+            self._held.gpus(entry.name) + fsum(pod.gpus * count for pod, count in expected.items()),
         )
         entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
-        if not entry.stale and entry.twin.last_updated_s is not None:
-            if not is_sleeping(entry.labels):
-                entry.counted = entry.state
-                self._sums.add(entry.state)
+        fresh = not entry.stale and entry.twin.last_updated_s is not None
+        self._count(entry, entry.state if fresh and not is_sleeping(entry.labels) else None)
+        if fresh and entry.twin.last_updated_s is not None:
             self._next_expiry_s = min(self._next_expiry_s, entry.twin.last_updated_s + threshold_s)
+
+    def _count(self, entry: NodeEntry, state: TwinSnapshot | None) -> None:
+        """Have the state in the cluster's sums, or nothing of the node."""
+        if entry.counted != state:
+            if entry.counted is not None:
+                self._sums.remove(entry.counted)
+            if state is not None:
+                self._sums.add(state)
+            entry.counted = state
 
     def _assumed_watts(self, entry: NodeEntry) -> float:
         # What the pods will draw in the node, not what they cost the facility: no PUE here.
-        return fsum([self._watts(entry, demand) for demand in self._assumed.demands(entry.name)])
+        return fsum(self._watts(entry, pod) * count for pod, count in self._assumed.counts(entry.name).items())
 
     def _watts(self, entry: NodeEntry, demand: PodDemand) -> float:
         watts = entry.watts.get(demand)

@@ -5,8 +5,6 @@ what is published.
 """
 
 import asyncio
-import gc
-import socket
 import time
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -15,10 +13,10 @@ from typing import Final
 import aiohttp
 
 from joulie_api.answers import session_options
-from joulie_api.app import App, freeze_heap
+from joulie_api.app import App, settle_heap
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
-from joulie_api.election import Elector
+from joulie_api.elected import elector_of
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_twin import ServerMeasurement
@@ -54,8 +52,6 @@ VERSION: Final = version("joulie-operator")
 #: Owner of the fields that the operator writes.
 FIELD_MANAGER: Final = "joulie-operator"
 LEASE: Final = "joulie-operator"
-#: Allocations between collections of the young generation. Events and writes make many objects and few cycles.
-_GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 async def run(settings: OperatorSettings, app: App | None = None) -> None:
@@ -84,7 +80,7 @@ class Operator:
         self._settings = settings
         self._app = app
         self._metrics = OperatorMetrics(app.registry)
-        self._elector = _elector(settings, client)
+        self._elector = elector_of(settings, client, LEASE)
         self._recorder = Recorder(
             client,
             component=SERVICE,
@@ -216,8 +212,7 @@ class Operator:
 
     async def _settle(self) -> None:
         await self._wait_synced()
-        gc.set_threshold(*_GC_THRESHOLDS)
-        freeze_heap()
+        settle_heap()
 
     async def _lead(self) -> None:
         await self._wait_synced()
@@ -285,15 +280,3 @@ class Operator:
             NodeSeriesCollector(lambda: families(controller.statuses, controller.off) if leading() else ())
         )
         return controller
-
-
-def _elector(settings: OperatorSettings, client: KubeClient) -> Elector:
-    return Elector(
-        client,
-        namespace=settings.lease_namespace,
-        name=LEASE,
-        identity=settings.pod_name or socket.gethostname(),
-        lease_duration_s=settings.lease_duration,
-        renew_deadline_s=settings.lease_renew_deadline,
-        retry_period_s=settings.lease_retry_period,
-    )

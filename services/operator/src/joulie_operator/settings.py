@@ -10,7 +10,8 @@ from typing import Annotated, Final, Self, cast
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from joulie_api.checked_texts import HttpUrl, LabelSelector
-from joulie_api.settings import Addr, Duration, ServiceSettings
+from joulie_api.elected import ElectedSettings
+from joulie_api.settings import Addr, Duration, PositiveDuration, ServiceSettings
 from joulie_core import labels
 from joulie_core.caps import CapSettings
 from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
@@ -48,7 +49,6 @@ def _host_name(text: str) -> str:
 
 HostName = Annotated[str, AfterValidator(_host_name)]
 NonNegative = Annotated[float, Field(ge=0)]
-PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
 class PowerSettings(ServiceSettings):
@@ -115,7 +115,7 @@ class PowerSettings(ServiceSettings):
         return needed
 
 
-class OperatorSettings(PowerSettings, CapSettings):
+class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     """All of the operator's settings but those of the policies."""
 
     metrics_addr: Addr = ":8081"
@@ -162,18 +162,12 @@ class OperatorSettings(PowerSettings, CapSettings):
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50
     """Most Kubernetes Events written in one second; further ones wait."""
-    pod_name: str = ""
-    """Identity of this process in the lease; empty: the host's name."""
-    pod_namespace: str = "joulie-system"
-    """Namespace that the process runs in."""
     operator_namespace: str = ""
     """Namespace of the lease; empty: POD_NAMESPACE."""
     lease_duration: PositiveDuration = 12
-    """How long a lease holds without renewal; another replica takes over after it and two retry periods."""
+    """Age of the last renewal from which another replica takes the lease, within two retry periods."""
     lease_renew_deadline: PositiveDuration = 8
-    """How long renewal may fail before leadership is given up."""
-    lease_retry_period: PositiveDuration = 2
-    """How often a replica tries to get or to renew the lease."""
+    """Time without a renewal after which the leader stops."""
 
     @property
     def lease_namespace(self) -> str:
@@ -182,8 +176,6 @@ class OperatorSettings(PowerSettings, CapSettings):
 
     @model_validator(mode="after")
     def _times_in_order(self) -> Self:
-        if not self.lease_duration > self.lease_renew_deadline > self.lease_retry_period:
-            raise ValueError("LEASE_DURATION must be above LEASE_RENEW_DEADLINE, and that above LEASE_RETRY_PERIOD")
         if self.twin_heartbeat < self.twin_interval:
             raise ValueError("TWIN_HEARTBEAT must not be below TWIN_INTERVAL")
         return self

@@ -3,8 +3,8 @@
 import json
 
 from joulie_api.wire import decode_kind
-from joulie_core.kinds import NodeBMC
-from joulie_operator.sleep.objects import read_node
+from joulie_core.kinds import NodeBMC, NodeSleepPolicy
+from joulie_operator.sleep.nodes import read_node
 from joulie_operator.sleep.watches import WatchedCluster
 from joulie_testing.api import make_node, make_pod
 
@@ -59,6 +59,24 @@ def seen_bmc(name="n1", *, version="51", desired=None, requested=None, mark=None
     if status is not None:
         body["status"] = status
     return decode_kind(NodeBMC)(json.dumps(body).encode())
+
+
+def seen_policy(name="p", *, selector=None, mode="Act", **spec):
+    """Return a NodeSleepPolicy."""
+    body = {"nodeSelector": selector or {"pool": "a"}, "mode": mode} | spec
+    raw = {"metadata": {"name": name, "resourceVersion": "1"}, "spec": body}
+    return decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
+
+
+def window(**changes):
+    """Return a window of a NodeSleepPolicy as JSON."""
+    return {
+        "days": ["Mon", "Sun"],
+        "start": "07:30",
+        "end": "24:00",
+        "timeZone": "Europe/Rome",
+        "minAwake": 7,
+    } | changes
 
 
 def controlled_by(kind, name, *, api_version=None):

@@ -85,7 +85,7 @@ async def test_pods_are_evicted_before_the_power_is_off(world):
     for name in NODES:
         world.pod(f"small-{name}", name)
         world.pod(f"daemon-{name}", name, owner="DaemonSet")
-    world.policy(drainBelowPercent=10)
+    world.policy(consolidation={"mode": "Act", "belowPercent": 10})
     await world.until(lambda: len(world.in_state("asleep")) == 2)
     for name in world.in_state("asleep"):
         assert world.servers[name].cut_under == []

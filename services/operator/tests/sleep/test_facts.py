@@ -28,7 +28,8 @@ from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet
 from joulie_operator.sleep.facts import gather, idle_watts, power_facts, zone_of
-from joulie_operator.sleep.objects import read_node, read_pod
+from joulie_operator.sleep.nodes import read_node
+from joulie_operator.sleep.pods import read_pod
 from joulie_testing.api import make_node
 
 NOW_S = 1_800_000_000.0

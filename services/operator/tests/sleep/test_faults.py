@@ -81,7 +81,7 @@ async def test_a_controller_that_is_killed_does_not_shorten_a_back_off(world):
     for name in NODES:
         world.add(name)
         world.pod(f"guarded-{name}", name)
-    world.policy(drainBelowPercent=10, backOffSeconds=300)
+    world.policy(consolidation={"mode": "Act", "belowPercent": 10}, backOffSeconds=300, rates={"emptying": 4})
     world.api.faults.add(Respond(429), verb="evict", path="/eviction", times=None)
     await world.until(lambda: world.in_state("draining"))
     await world.until(lambda: len(world.in_state("awake")) == 4)
@@ -274,7 +274,7 @@ async def test_a_drain_that_a_budget_blocks_is_undone(world):
     for name in NODES:
         world.add(name)
         world.pod(f"guarded-{name}", name)
-    world.policy(drainBelowPercent=10)
+    world.policy(consolidation={"mode": "Act", "belowPercent": 10})
     world.api.faults.add(Respond(429), verb="evict", path="/eviction", times=None)
     await world.until(lambda: world.in_state("draining"))
     names = world.in_state("draining")

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry
 
 from joulie_core.kinds import NodeSleepPolicyStatus
-from joulie_core.kinds.node_sleep_policy import SleepCounts, SleepRecommendation
+from joulie_core.kinds.node_sleep_policy import ConsolidationStatus, SleepCounts, SleepRecommendation
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.left_off import OffReason
 from joulie_operator.sleep.metrics import WAKE_BUCKETS, SleepMetrics, families
@@ -109,8 +109,10 @@ def test_watts_are_exported_where_they_are_known():
     found = series(
         acts=NodeSleepPolicyStatus(saved_watts=500),
         recommends=NodeSleepPolicyStatus(recommendation=recommended),
+        consolidates=NodeSleepPolicyStatus(consolidation=ConsolidationStatus(nodes=1, pods=3, watts=120, names=("c",))),
         observes=NodeSleepPolicyStatus(),
     )
+    assert found["consolidation_watts"] == {(("policy", "consolidates"),): 120}
     assert found["saved_watts"] == {(("policy", "acts"),): 500}
     assert found["recommended_watts"] == {(("policy", "recommends"),): 350}
     assert found["nodes"] == {}

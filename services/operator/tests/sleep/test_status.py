@@ -11,11 +11,12 @@ from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.kinds.node_sleep_policy import MOST_NAMES, PowerCyclesStatus, RackBootsStatus, SleepMode
 from joulie_core.labels import RACK
 from joulie_core.names import NodeName
-from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState
+from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepSettings, SleepState
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
+from joulie_operator.sleep.planner import SleepPlan, UsablePolicy
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
+from joulie_operator.sleep.windows import UnusableSpec
 
 NOW_S = 1_800_000_000.0
 NOW, EARLIER = rfc3339(NOW_S, "seconds"), rfc3339(NOW_S - 600, "seconds")
@@ -41,12 +42,14 @@ def policy(names, mode=SleepMode.ACT, taken=None):
     return UsablePolicy("p", mode, SleepSettings(), (), frozenset(map(NodeName, names)), taken or {}, selector)
 
 
-def status(nodes=(), *, states=None, recommended=None, seen=None, of_others=(), **options):
+def status(nodes=(), *, states=None, recommended=None, to_empty=None, seen=None, of_others=(), **options):
     known = {each.name: each for each in (*nodes, *of_others)}
     records = {NodeName(name): SleepRecord(state=state, since_s=0) for name, state in (states or {}).items()}
     sight = SleepSight(SleepFacts(known, ()), records, NOW_S)
     found = policy([each.name for each in nodes], **options)
-    return policy_status(found, seen or object_of(), sight, recommended)
+    recommendations = {} if recommended is None else {"p": recommended}
+    plan = SleepPlan({}, recommendations, {} if to_empty is None else {"p": to_empty})
+    return policy_status(found, seen or object_of(), sight, plan)
 
 
 def conditions(found):
@@ -91,7 +94,7 @@ def cycled(*ago_s, state=SleepState.AWAKE):
 def bounds_of(nodes, records, of_others=()):
     known = {each.name: each for each in (*nodes, *of_others)}
     found = policy([each.name for each in nodes])
-    return policy_status(found, object_of(), SleepSight(SleepFacts(known, ()), records, NOW_S), None)
+    return policy_status(found, object_of(), SleepSight(SleepFacts(known, ()), records, NOW_S), SleepPlan({}, {}, {}))
 
 
 def test_power_cycles_of_a_day_are_counted_against_the_limit_and_the_refusal_is_named():
@@ -128,6 +131,16 @@ def test_watts_are_saved_in_mode_act_only():
     found = status([node("a")], states={"a": SleepState.ASLEEP}, mode=SleepMode.RECOMMEND)
     assert found.saved_watts is None
     assert found.recommendation is None
+
+
+def test_consolidation_says_which_nodes_how_many_pods_and_how_many_watts():
+    pod = SleepPod({"cpu": 1.0})
+    emptied = [node(f"n{number:03}", movable_pods=(pod, pod)) for number in range(MOST_NAMES + 1)]
+    found = status(emptied, to_empty=tuple(emptied)).consolidation
+    assert (found.nodes, found.pods, found.watts) == (MOST_NAMES + 1, 2 * MOST_NAMES + 2, 10140)
+    assert found.names == tuple(each.name for each in emptied[:MOST_NAMES])
+    assert status(emptied).consolidation is None
+    assert status(emptied, to_empty=()).consolidation.nodes == 0
 
 
 def test_a_recommendation_names_nodes_in_order_and_their_watts():
@@ -185,7 +198,7 @@ def test_a_policy_without_nodes_says_its_selector_and_how_to_look_for_it():
 def test_a_message_is_no_longer_than_a_status_has_room_for_and_printable_whatever_people_write():
     """A selector of 192,000 characters, and the names of hundreds of policies."""
     long = replace(policy([]), selector={f"k{'x' * 192_000}": "\x1b[31mv"})
-    found = policy_status(long, object_of(), SleepSight(SleepFacts({}, ()), {}, NOW_S), None)
+    found = policy_status(long, object_of(), SleepSight(SleepFacts({}, ()), {}, NOW_S), SleepPlan({}, {}, {}))
     message = conditions(found)["Accepted"][2]
     assert (len(message), message.startswith("spec.nodeSelector kxxx"), message.isprintable()) == (4096, True, True)
     overlapping = conditions(status(taken={f"{number:0200}": 1 for number in range(500)}))["Overlapping"][2]

@@ -14,8 +14,8 @@ from joulie_core.pod import Requirement, SelectorOperator, Term
 from joulie_core.sleep.pod_terms import PodSelector, PodSpread, PodTerm
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import gather
-from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.pod_rules import read_rules
+from joulie_operator.sleep.pods import read_pod
 from joulie_operator.sleep.volumes import read_claim, read_volume
 
 NOW_S = 1_800_000_000.0

@@ -8,7 +8,7 @@ from services.operator.tests.sleep.sleep_objects import MAINTENANCE, OWN_TAINT, 
 from joulie_api.errors import DecodeError
 from joulie_api.wire.nodes import WireTaint
 from joulie_core.sleep.model import NodeTaint
-from joulie_operator.sleep.objects import read_node
+from joulie_operator.sleep.nodes import read_node
 from joulie_testing.api import make_node
 
 

@@ -20,7 +20,7 @@ from services.operator.tests.sleep.sleep_objects import (
 from joulie_core.kinds import NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
-from joulie_operator.sleep.objects import read_pod
+from joulie_operator.sleep.pods import read_pod
 from joulie_operator.sleep.power_requests import SleepPowerRequest
 from joulie_operator.sleep.writer import SleepWriter
 

@@ -5,7 +5,6 @@ One replica leads and reaches BMCs; losing the lease ends the process.
 
 import asyncio
 import random
-import socket
 import time
 from contextlib import AsyncExitStack
 from typing import Final
@@ -16,7 +15,7 @@ from joulie_api.answers import session_options
 from joulie_api.app import App
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
-from joulie_api.election import Elector
+from joulie_api.elected import elector_of
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_BMCS
@@ -74,7 +73,7 @@ class OutOfBand:
         self._client = client
         self._session = session
         self._metrics = OutOfBandMetrics(app.registry)
-        self._elector = _elector(settings, client)
+        self._elector = elector_of(settings, client, SERVICE)
         self._writes = FencedWriter(
             client, FIELD_MANAGER, guard=self._elector.is_leading, on_write=self._metrics.on_write
         )
@@ -140,16 +139,4 @@ def _times(settings: OutOfBandSettings) -> WorkerTimes:
         credentials_retry_s=settings.bmc_credentials_retry,
         boot_timeout_s=settings.boot_timeout,
         power=PowerTimeouts(graceful_s=settings.graceful_off_timeout, repeat_s=settings.power_repeat_interval),
-    )
-
-
-def _elector(settings: OutOfBandSettings, client: KubeClient) -> Elector:
-    return Elector(
-        client,
-        namespace=settings.pod_namespace,
-        name=SERVICE,
-        identity=settings.pod_name or socket.gethostname(),
-        lease_duration_s=settings.lease_duration,
-        renew_deadline_s=settings.lease_renew_deadline,
-        retry_period_s=settings.lease_retry_period,
     )

@@ -4,13 +4,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from joulie_api.settings import Addr, Duration, ServiceSettings
+from joulie_api.elected import ElectedSettings
+from joulie_api.settings import Addr, PositiveDuration
 from joulie_core.kinds.node_bmc import GRACEFUL_OFF_S, POWER_REPEAT_S, STATUS_HEARTBEAT_S
 
-PositiveDuration = Annotated[Duration, Field(gt=0)]
 
-
-class OutOfBandSettings(ServiceSettings):
+class OutOfBandSettings(ElectedSettings):
     """Settings of the out-of-band service, read from environment variables."""
 
     metrics_addr: Addr = ":8084"
@@ -37,14 +36,6 @@ class OutOfBandSettings(ServiceSettings):
     status_heartbeat: Annotated[PositiveDuration, Field(le=STATUS_HEARTBEAT_S)] = STATUS_HEARTBEAT_S
     """How often the status of a NodeBMC is written when nothing but readings has changed. The operator takes a reading
     for unknown after three of the BMC's intervals, or three minutes if that is longer."""
-    lease_duration: PositiveDuration = 15.0
-    """Age of the last renewal from which another replica takes the lease."""
-    lease_renew_deadline: PositiveDuration = 10.0
-    """Time without a renewal after which the leader stops."""
-    lease_retry_period: PositiveDuration = 2.0
-    """How often the lease is renewed or tried."""
-    pod_name: str = ""
-    """Name of the pod, in the lease's identity; empty: the name of the host."""
     pod_namespace: str = "joulie-system"
     """Namespace of the Lease and of the Secrets with the credentials of BMCs."""
 
@@ -52,6 +43,4 @@ class OutOfBandSettings(ServiceSettings):
     def _times_in_order(self) -> Self:
         if self.bmc_request_timeout > self.bmc_pass_timeout:
             raise ValueError("BMC_REQUEST_TIMEOUT must not be above BMC_PASS_TIMEOUT, within which all requests are")
-        if not self.lease_duration > self.lease_renew_deadline > self.lease_retry_period:
-            raise ValueError("LEASE_DURATION must be above LEASE_RENEW_DEADLINE, and that above LEASE_RETRY_PERIOD")
         return self

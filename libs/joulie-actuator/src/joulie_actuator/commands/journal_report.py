@@ -12,7 +12,7 @@ from typing import Final
 
 from joulie_actuator.hardware import cpuinfo, journal, machine_lock
 from joulie_actuator.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
-from joulie_actuator.hardware.journal import JournalError
+from joulie_actuator.hardware.journal_file import JournalError
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.machine_lock import MachineHeldError
 from joulie_actuator.hardware.rapl import UW_PER_WATT

@@ -16,7 +16,8 @@ from joulie_actuator.deadlines import COMMAND_S
 from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_actuator.hardware.gpu.host import host_gpu_drivers
-from joulie_actuator.hardware.journal import JournalError, JournalHeldError
+from joulie_actuator.hardware.journal import JournalHeldError
+from joulie_actuator.hardware.journal_file import JournalError
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.machine_lock import MachineHeldError

@@ -39,12 +39,12 @@ class Interrupt:
 
     @property
     def key(self) -> str:
-        """What stands for it in the journal, whatever else gets its number later."""
+        """Name of it in the journal, whatever else gets its number later."""
         return f"{KEYS}{self.number}/{self.chip}/{self.hardware_number}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a pattern may name."""
+        """Texts that a pattern may match."""
         return (*self.devices, self.chip)
 
 

@@ -19,23 +19,18 @@ What an original is and who wrote a value is decided in `joulie_actuator.hardwar
 import errno
 import fcntl
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, NamedTuple, Self, TypeVarTuple
-
-import msgspec
+from typing import Final, Self, TypeVarTuple
 
 from joulie_actuator.hardware import descriptors
+from joulie_actuator.hardware.journal_file import JournalEntry, JournalError, encoded, entries_of_boot, read_content
 from joulie_actuator.hardware.watch import Watch
-from joulie_actuator.program import command
 
 Args = TypeVarTuple("Args")
 
-#: 2: keys name what is limited (`rapl/package-0/long_term`); before, they named directories.
-VERSION: Final = 2
 JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -44,57 +39,8 @@ _NEW_SUFFIX: Final = ".new"
 _NOT_WRITABLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
 
 
-class JournalError(Exception):
-    """Originals cannot be read or recorded; the message has the cause and the remedy."""
-
-
 class JournalHeldError(JournalError):
     """Another process holds the state directory."""
-
-
-class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Journal entry of one managed knob; values in the knob's unit."""
-
-    unit: str
-    #: What to restore: the newest external value.
-    original: int
-    #: The last value that Joulie wrote, and what was read afterwards: firmware may clamp or round.
-    written: int | None = msgspec.field(default=None, name="asked")
-    read_back: int | None = msgspec.field(default=None, name="got")
-    #: A value that was about to be written; whether it was, only the knob can show.
-    pending: int | None = None
-    #: A value that may be the knob's answer to `pending` or external; recorded before a probe finds out.
-    suspect: int | None = None
-    #: The original before `original`, where an external writer has set a lower value than `written`: what `written` was
-    #: in force over, and is restored to if that writer writes it back.
-    earlier: int | None = None
-    #: Whether `original` is in force in place of `written`, since it is lower.
-    stands: bool = False
-
-    @property
-    def written_values(self) -> frozenset[int]:
-        """The values that, if read, were written by Joulie."""
-        return frozenset({self.written, self.read_back, self.pending} - {None})  # type: ignore[arg-type]  # None is taken out
-
-
-class _Header(msgspec.Struct, frozen=True):
-    version: Annotated[int, msgspec.Meta(ge=1)]
-
-
-class _File(msgspec.Struct, frozen=True):
-    version: int
-    boot_id: str
-    #: Of `entries` as they stand in the file: a damaged digit is still a number.
-    crc32: int
-    entries: msgspec.Raw
-
-
-class _Content(NamedTuple):
-    """The content of a file of entries."""
-
-    version: int = VERSION
-    boot_id: str = ""
-    entries: dict[str, JournalEntry] = {}  # noqa: RUF012 - never changed
 
 
 class Journal:
@@ -115,7 +61,7 @@ class Journal:
         self.watch: Watch | None = None
         """Supervises changes: a disk may block as well."""
         self.problem: str | None = None
-        """Why the last record could not be made, so that nothing new may be set; None where it could."""
+        """Reason why the last record could not be made, so that nothing new may be set; None where it could."""
         self.dropped: tuple[str, ...] = ()
         """Keys of entries that an earlier boot left."""
 
@@ -195,7 +141,7 @@ class Journal:
         if self._boot_id is None:
             return f"{BOOT_ID} cannot be read, so no entry could be recorded as one of this boot"
         try:
-            write(self._encode(entries, self._boot_id))
+            write(encoded(entries, self._boot_id))
         except OSError as error:
             return f"{self._path} cannot be written: {error}"
         return None
@@ -218,16 +164,9 @@ class Journal:
             self.watch.call(str(self._path), function, *args)
 
     def _load(self) -> None:
-        content = _read(self._path)
-        self._entries = _of_boot(self._path, content, self._boot_id)
+        content = read_content(self._path)
+        self._entries = entries_of_boot(self._path, content, self._boot_id)
         self.dropped = () if self._entries else tuple(content.entries)
-
-    @staticmethod
-    def _encode(entries: Mapping[str, JournalEntry], boot_id: str) -> bytes:
-        raw = msgspec.json.encode(entries, order="deterministic")
-        return msgspec.json.encode(
-            _File(version=VERSION, boot_id=boot_id, crc32=zlib.crc32(raw), entries=msgspec.Raw(raw))
-        )
 
 
 def peek(directory: Path) -> Mapping[str, JournalEntry]:
@@ -237,7 +176,7 @@ def peek(directory: Path) -> Mapping[str, JournalEntry]:
         JournalError: it cannot be read.
     """
     path = directory / JOURNAL_FILE
-    return _of_boot(path, _read(path), _boot_id())
+    return entries_of_boot(path, read_content(path), _boot_id())
 
 
 def is_held(directory: Path) -> bool:
@@ -269,47 +208,6 @@ def _make(directory: Path) -> None:
     except OSError as error:
         if error.errno not in _NOT_WRITABLE:
             raise
-
-
-def _of_boot(path: Path, content: _Content, boot_id: str | None) -> dict[str, JournalEntry]:
-    """Return the entries of this boot, or those that may be of it.
-
-    The keys of an older format cannot be distinguished from those of other knobs.
-    """
-    if boot_id is not None and content.boot_id != boot_id:
-        return {}
-    if content.entries and content.version < VERSION:
-        raise JournalError(
-            f"{path} was written by an older release (version {content.version}, this one reads {VERSION}) and holds "
-            f"{len(content.entries)} limits: run `{command('restore')}` of that release, or reboot"
-        )
-    return content.entries
-
-
-def _read(path: Path) -> _Content:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return _Content()
-    except OSError as error:
-        raise JournalError(f"{path} cannot be read: {error}; {_by_hand()}") from error
-    return _decode(path, content)
-
-
-def _decode(path: Path, content: bytes) -> _Content:
-    try:
-        version = msgspec.json.decode(content, type=_Header).version
-        if version > VERSION:
-            raise JournalError(
-                f"{path} was written by a newer release (version {version}, this one reads {VERSION}); "
-                f"run `{command('restore')}` of that release before downgrading"
-            )
-        file = msgspec.json.decode(content, type=_File)
-        if zlib.crc32(file.entries) != file.crc32:
-            raise msgspec.ValidationError("the checksum does not match")
-        return _Content(version, file.boot_id, msgspec.json.decode(file.entries, type=dict[str, JournalEntry]))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JournalError(f"{path} is damaged ({error}); {_by_hand()}") from error
 
 
 def _claim(directory: Path) -> int | None:
@@ -381,10 +279,3 @@ def _sync(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _by_hand() -> str:
-    return (
-        f"nothing is changed while the originals are unknown. Correct the limits by hand, which `{command('doctor')}` "
-        "lists, or reboot, then remove the file"
-    )

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from joulie_actuator.hardware import ownership
-from joulie_actuator.hardware.journal import Journal, JournalEntry, JournalError
+from joulie_actuator.hardware.journal import Journal
+from joulie_actuator.hardware.journal_file import JournalEntry, JournalError
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
 from joulie_actuator.hardware.ownership import KnobReading, ValueOwner
 from joulie_actuator.reasons import Reason

@@ -20,7 +20,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from joulie_actuator.hardware import ownership
-from joulie_actuator.hardware.journal import Journal, JournalEntry, JournalError
+from joulie_actuator.hardware.journal import Journal
+from joulie_actuator.hardware.journal_file import JournalEntry, JournalError
 from joulie_actuator.hardware.journaled_reader import JournaledReader, record_done
 from joulie_actuator.hardware.knob import HardwareFailure, Knob, SwitchedLimit
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
@@ -39,7 +40,7 @@ class JournaledWriter:
 
     @property
     def journal_problem(self) -> str | None:
-        """Why the last record could not be made; None where it could.
+        """Reason why the last record could not be made; None where it could.
 
         Nothing is lost where it was of a finished write: the intent was recorded before, and the next read shows the
         result.
@@ -48,7 +49,7 @@ class JournaledWriter:
 
     @property
     def journal_failure(self) -> HardwareFailure | None:
-        """Why nothing new may be set, and only restored; None where it may."""
+        """Reason why nothing new may be set, and only restored; None where it may."""
         return HardwareFailure(Reason.NO_JOURNAL, self._journal.problem) if self._journal.problem is not None else None
 
     @property
@@ -63,12 +64,12 @@ class JournaledWriter:
 
     @property
     def originals(self) -> Mapping[str, int]:
-        """What the knobs are to be restored to, by key."""
+        """Values that the knobs are to be restored to, by key."""
         return {key: entry.original for key, entry in self._journal.entries.items()}
 
     @property
     def written(self) -> Mapping[str, int]:
-        """What was written last, or was about to be, by key: all that is known of a knob that cannot be read."""
+        """Values written last, or about to be, by key: all that is known of a knob that cannot be read."""
         newest = {
             key: entry.written if entry.pending is None else entry.pending
             for key, entry in self._journal.entries.items()
@@ -77,7 +78,7 @@ class JournaledWriter:
 
     @property
     def overwritten(self) -> Mapping[str, int]:
-        """How often an external value was overwritten, by key, since this process began."""
+        """Number of external values that were overwritten, by key, since this process began."""
         return MappingProxyType(self._overwritten)
 
     def original(self, knob: Knob) -> int | HardwareFailure:

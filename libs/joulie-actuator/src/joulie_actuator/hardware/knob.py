@@ -78,11 +78,11 @@ class Knob(Protocol):
 
     @property
     def kind(self) -> KnobKind:
-        """What a value that is read means."""
+        """Meaning of a value that is read."""
 
     @property
     def limits(self) -> KnobLimits:
-        """What may be written. Originals are restored even where they lie outside: they were the machine's."""
+        """Range of what may be written. Originals are restored even where they lie outside: they were the machine's."""
 
     def read(self) -> int | HardwareFailure:
         """Return the value in force."""

@@ -50,5 +50,5 @@ class RestoredKnob:
 
     @property
     def failure(self) -> HardwareFailure | None:
-        """Why it failed; None where it did not."""
+        """Reason why it failed; None where it did not."""
         return None if self.reason is None else HardwareFailure(self.reason, self.message)

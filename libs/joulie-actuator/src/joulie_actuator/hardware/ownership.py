@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from joulie_actuator.hardware.journal import JournalEntry
+from joulie_actuator.hardware.journal_file import JournalEntry
 from joulie_actuator.hardware.knob import Knob, KnobKind, RequestKnob
 
 #: Kinds of knobs whose lower value limits more.

@@ -126,7 +126,7 @@ class Reflector(Generic[T]):
 
     @property
     def invalid(self) -> Mapping[str, str]:
-        """Why objects cannot be decoded, by key; the last good version of each stays in the store."""
+        """Reasons why objects cannot be decoded, by key; the last good version of each stays in the store."""
         return self._machine.invalid
 
     def report_to(self, failures: Failures) -> None:

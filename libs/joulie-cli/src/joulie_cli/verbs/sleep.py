@@ -63,6 +63,8 @@ _COLUMNS: Final = (
     TableColumn("POLICY", elastic=True),
 )
 _NO_NODE: Final = "no node sleeps, is going to sleep or is waking"
+#: Names of nodes in one line.
+_MOST_SHOWN: Final = 8
 _SILENT: Final = "no answer"
 _decode_policy: Final = decode_kind(NodeSleepPolicy)
 
@@ -103,7 +105,7 @@ class SleepRow:
 
     @property
     def _standby_watts(self) -> float | None:
-        """What the BMC measures of the server while it is off; None where that is not known.
+        """Watts that the BMC measures of the server while it is off; None where that is not known.
 
         A reading is kept for some intervals, so that one from right after the power-off is of before it. One that is
         not lower than what the server drew while it was on is none either.
@@ -234,6 +236,8 @@ def _policy_data(policy: Versioned[NodeSleepPolicy]) -> dict[str, Any]:
         "powerCycles": status.power_cycles.dump() if status.power_cycles is not None else None,
         "rackBoots": status.rack_boots.dump() if status.rack_boots is not None else None,
         "refusals": {each.reason: each.nodes for each in status.refusals},
+        "consolidation": {"mode": spec.consolidation.mode.value}
+        | (status.consolidation.dump() if status.consolidation is not None else {}),
         "minAwake": spec.min_awake.dump(),
         "schedules": [each.dump() for each in spec.schedules],
     }
@@ -302,6 +306,12 @@ def _policy_fields(policy: Versioned[NodeSleepPolicy]) -> Iterator[tuple[str, st
     if status.refusals:
         refused = (f"{each.nodes} by {each.reason}" for each in status.refusals)
         yield "Stay awake", ", ".join(refused)
+    found = status.consolidation
+    if found is not None and found.nodes:
+        more = f" and {found.nodes - _MOST_SHOWN} more" if found.nodes > _MOST_SHOWN else ""
+        moved = f"{total_watts(found.watts)}, by moving {counted(found.pods, 'pod')}"
+        names = ", ".join(found.names[:_MOST_SHOWN])
+        yield "Could be emptied", f"{names}{more}, {moved}; spec.consolidation.mode Act does it"
     least = spec.min_awake
     yield "Woken by", f"{WOKEN_BY}; kubectl joulie wake"
     schedules = f", {counted(len(spec.schedules), 'schedule')}" if spec.schedules else ""

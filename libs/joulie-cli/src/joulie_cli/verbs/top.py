@@ -114,7 +114,7 @@ class LiveNodes:
 
     @property
     def problem(self) -> str | None:
-        """Why the cluster cannot be read at the moment; None where it can."""
+        """Reason why the cluster cannot be read at the moment; None where it can."""
         problems = (*(each.problem for each in self.watches), self._sleep_problem)
         return next((problem for problem in problems if problem), None)
 

@@ -52,14 +52,14 @@ class Wake:
 
     @property
     def problem(self) -> str:
-        """Why the node does not wake; empty for one that may."""
+        """Reason why the node does not wake; empty for one that may."""
         if self.node.state == QUARANTINED:
             return "is in quarantine: its boots have failed, and a request does not wake it"
         return "was deleted meanwhile" if self.node.state == GONE else ""
 
     @property
     def way_out(self) -> str:
-        """What to do about the problem; empty without one."""
+        """Advice about the problem; empty without one."""
         if self.node.state != QUARANTINED:
             return ""
         return f"see its console and its BMC, then clear it: kubectl joulie wake {self.node.name} --clear-quarantine"

@@ -44,9 +44,8 @@ class CpuSpec:
     source: str
     #: Whether it stands for every CPU of a vendor that is not listed.
     generic: bool = False
-    #: Of integer and of floating-point work of one hardware thread, over EPYC 7763; None without a published result.
+    #: Of integer work of one hardware thread, over EPYC 7763; None without a published result.
     work_per_thread: WorkRate | None = None
-    floating_work_per_thread: WorkRate | None = None
 
     @property
     def idle_watts(self) -> float:
@@ -316,8 +315,7 @@ def _cpus(entry: Mapping[str, Any], curves: Mapping[str, PowerCurve], rates: Wor
             curve_name=entry["curve"],
             curve=curves[entry["curve"]],
             source=entry["source"],
-            work_per_thread=rates.integer.get((entry["generation"], number)),
-            floating_work_per_thread=rates.floating.get((entry["generation"], number)),
+            work_per_thread=rates.threads.get((entry["generation"], number)),
         )
 
 
@@ -380,7 +378,6 @@ def _generic_cpu(vendor: str, like: CpuSpec) -> CpuSpec:
         generic=True,
         # Of a model that is not known nothing is published.
         work_per_thread=None,
-        floating_work_per_thread=None,
     )
 
 

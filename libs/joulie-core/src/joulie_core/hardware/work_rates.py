@@ -28,9 +28,7 @@ class WorkRates:
     """All published rates."""
 
     #: Generation and model number of a CPU -> rate of integer work of one hardware thread.
-    integer: Mapping[tuple[str, str], WorkRate]
-    #: The same of floating-point work, of fewer models.
-    floating: Mapping[tuple[str, str], WorkRate]
+    threads: Mapping[tuple[str, str], WorkRate]
     #: GPU model, as in the inventory -> rate.
     gpus: Mapping[str, WorkRate]
 
@@ -39,18 +37,18 @@ class WorkRates:
         """Return the rates of the data of `work_rates.toml`; an empty mapping gives none."""
         band = data.get("thread_band", {"low": 1.0, "high": 1.0})
         unit = WorkRate(1.0, band["low"], band["high"])
-        integer, floating = {}, {}
-        for generation, entry in data.get("thread", {}).items():
-            for number, *figures in entry["models"]:
-                integer[generation, number] = unit.times(figures[0])
-                if len(figures) > 1:
-                    floating[generation, number] = unit.times(figures[1])
+        # Behind the integer rate most models have a floating-point one, for people to read.
+        threads = {
+            (generation, number): unit.times(integer)
+            for generation, entry in data.get("thread", {}).items()
+            for number, integer, *_ in entry["models"]
+        }
         gpus: dict[str, WorkRate] = {}
         for entry in data.get("gpu", ()):
             # Ratios are over a model that comes before.
             base = gpus[entry["over"]].value if "over" in entry else 1.0
             gpus.update(dict.fromkeys(entry["models"], _rate(entry["ratios"], entry.get("range", ())).times(base)))
-        return WorkRates(integer, floating, gpus)
+        return WorkRates(threads, gpus)
 
 
 def _rate(ratios: Sequence[float], further: Sequence[float]) -> WorkRate:

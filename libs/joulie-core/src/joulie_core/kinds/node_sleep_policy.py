@@ -82,11 +82,32 @@ class MinAwakeSpec(Model):
     resources: pods that choose no model can go to any of these."""
 
 
+class ConsolidationMode(StrEnum):
+    """Use of consolidation."""
+
+    OFF = "Off"
+    #: States what would be emptied, and changes nothing.
+    RECOMMEND = "Recommend"
+    ACT = "Act"
+
+
+class ConsolidationSpec(Model):
+    """Nodes that are emptied by moving their standard pods, where these have room on other nodes."""
+
+    mode: ConsolidationMode = ConsolidationMode.RECOMMEND
+    """`Recommend`, the default, states what would be emptied; `Act` evicts pods and lets the node sleep, if the policy
+    is in `Act`, too."""
+    below_percent: Annotated[int, Field(ge=1, le=100)] = 50
+    """A node is emptied up to this share of a resource in pods that can be moved, in percent."""
+
+
 class SleepRatesSpec(Model):
     """Nodes that change at a time, so that power does not surge, and how often one node does."""
 
     powering_off: Annotated[int, Field(ge=1, le=1000)] = 4
     """Nodes that are put to sleep at a time, from the taint to the end of the power-off."""
+    emptying: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Nodes whose pods are moved at a time, of those that are put to sleep."""
     waking: Annotated[int, Field(ge=1, le=1000)] = 10
     """Nodes that boot at a time."""
     waking_per_rack: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -134,8 +155,7 @@ class SleepSettings(Model):
     """Time for which a node has been idle before it is put to sleep."""
     min_awake_seconds: Seconds = 900
     """Time for which a node stays awake at least after a boot."""
-    drain_below_percent: Annotated[int, Field(ge=0, le=100)] = 0
-    """A node counts as idle up to this share of a resource in pods that can be evicted, in percent."""
+    consolidation: ConsolidationSpec = ConsolidationSpec()
     drain_timeout_seconds: Seconds = 600
     """Time after which a drain that is not done is undone."""
     off_timeout_seconds: Seconds = 300
@@ -231,6 +251,19 @@ class SleepRecommendation(Model):
     """These nodes, at most 100 of them."""
 
 
+class ConsolidationStatus(Model):
+    """Recommendation of consolidation: nodes that would be emptied one after the other, with the pods as they are."""
+
+    nodes: Count
+    """Nodes that would be emptied and put to sleep."""
+    pods: Count
+    """Pods that would be moved."""
+    watts: Watts
+    """Power that the nodes draw without work, without that of nodes whose power is unknown."""
+    names: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)] = ()
+    """These nodes, at most 100 of them, in the order in which they would be emptied."""
+
+
 class NodeSleepPolicyStatus(Model):
     """State of the policy's nodes."""
 
@@ -246,6 +279,8 @@ class NodeSleepPolicyStatus(Model):
     modes than `Act`. Nodes whose power is unknown are left out."""
     recommendation: SleepRecommendation | None = None
     """Absent in other modes than `Recommend`."""
+    consolidation: ConsolidationStatus | None = None
+    """Present where `spec.consolidation.mode` is `Recommend` and `spec.mode` is not `Observe`."""
     quarantined: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)] = ()
     """Nodes in quarantine, at most 100 of them."""
     conditions: Conditions = ()

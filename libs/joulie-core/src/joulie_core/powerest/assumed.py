@@ -14,10 +14,16 @@ ended, whichever is first. The ledger holds no watts: those depend on hardware t
 Source: docs/decisions/0013-conventions.md.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from joulie_core.names import NodeName
 from joulie_core.powerest.pod_demand import PodDemand
+
+_NO_PODS: Final[Mapping[PodDemand, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,30 @@ class _Entry:
     #: When the pod was scored or seen to be bound.
     since_s: float
     bound: bool
+
+
+class _DemandCounts:
+    """Numbers of pods by node and demand: a node that is being filled has many pods in flight, of few demands."""
+
+    def __init__(self) -> None:
+        #: No node and no demand is kept without a pod.
+        self._by_node: dict[NodeName, dict[PodDemand, int]] = {}
+
+    def shift(self, entry: _Entry, change: int) -> None:
+        counts = self._by_node.setdefault(entry.node, {})
+        counts[entry.demand] = counts.get(entry.demand, 0) + change
+        if not counts[entry.demand]:
+            del counts[entry.demand]
+            if not counts:
+                del self._by_node[entry.node]
+
+    def of(self, node: NodeName) -> Mapping[PodDemand, int]:
+        return self._by_node.get(node, _NO_PODS)
+
+    def check(self, entries: Iterable[_Entry]) -> None:
+        plain = Counter((entry.node, entry.demand) for entry in entries)
+        assert plain == {(node, of): count for node, counts in self._by_node.items() for of, count in counts.items()}
+        assert all(self._by_node.values())
 
 
 class AssumedPods:
@@ -43,6 +73,9 @@ class AssumedPods:
         self._pods: dict[str, _Entry] = {}
         #: The uids of `_pods` by node; no node is kept without any.
         self._uids_of: dict[NodeName, set[str]] = {}
+        self._counts = _DemandCounts()
+        #: Of the expected pods.
+        self._expected_counts = _DemandCounts()
         #: The expected pods of `_pods`, the one that runs out first before all others.
         self._expected: dict[str, None] = {}
 
@@ -63,6 +96,7 @@ class AssumedPods:
         if entry is None:
             return set()
         self._expected.pop(uid, None)
+        self._count(entry, -1)
         uids = self._uids_of[entry.node]
         uids.remove(uid)
         if not uids:
@@ -88,12 +122,15 @@ class AssumedPods:
 
     def demands(self, node: NodeName) -> tuple[PodDemand, ...]:
         """Return the demands of the pods that the node's measurement does not contain yet."""
-        return tuple(self._pods[uid].demand for uid in self._uids_of.get(node, ()))
+        return tuple(demand for demand, count in self.counts(node).items() for _ in range(count))
 
-    def expected(self, node: NodeName) -> tuple[PodDemand, ...]:
-        """Return the demands of the pods that will probably be bound to the node and were not seen there."""
-        entries = (self._pods[uid] for uid in self._uids_of.get(node, ()))
-        return tuple(entry.demand for entry in entries if not entry.bound)
+    def counts(self, node: NodeName) -> Mapping[PodDemand, int]:
+        """Return how many pods of each demand the node's measurement does not contain yet."""
+        return self._counts.of(node)
+
+    def expected(self, node: NodeName) -> Mapping[PodDemand, int]:
+        """Return how many pods of each demand will probably be bound to the node and were not seen there."""
+        return self._expected_counts.of(node)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -105,6 +142,8 @@ class AssumedPods:
         }
         assert all(self._uids_of.values())
         assert self._expected.keys() == {uid for uid, entry in self._pods.items() if not entry.bound}
+        self._counts.check(self._pods.values())
+        self._expected_counts.check(self._pods[uid] for uid in self._expected)
         since = [self._pods[uid].since_s for uid in self._expected]
         assert since == sorted(since)
 
@@ -115,5 +154,11 @@ class AssumedPods:
         self._uids_of.setdefault(entry.node, set()).add(uid)
         if not entry.bound:
             self._expected[uid] = None
+        self._count(entry, 1)
         unchanged = old is not None and (old.node, old.demand) == (entry.node, entry.demand)
         return set() if unchanged else changed
+
+    def _count(self, entry: _Entry, change: int) -> None:
+        self._counts.shift(entry, change)
+        if not entry.bound:
+            self._expected_counts.shift(entry, change)

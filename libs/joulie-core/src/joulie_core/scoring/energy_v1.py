@@ -23,11 +23,11 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.power.curves import GpuCurve, NodeCurves
 from joulie_core.power.draw import draw_under
-from joulie_core.powerest.marginal import GENERIC_WATTS_PER_GPU, GENERIC_WATTS_PER_THREAD, Coefficients, NodePower
+from joulie_core.powerest.marginal import GENERIC_WATTS_PER_GPU, GENERIC_WATTS_PER_THREAD, NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.formula import NeutralReason
 from joulie_core.scoring.prepared import AffineRow, PodSize
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 
 NAME: Final = "energy_v1"
 ENERGY_POINTS: Final = 50.0
@@ -71,7 +71,7 @@ class EnergyTerms:
 
 @dataclass(frozen=True, slots=True)
 class EnergyScore:
-    """The policy; arguments of its methods as in `ScorePolicy`."""
+    """The policy."""
 
     name: str = NAME
     unknown_row: AffineRow = UNKNOWN_ROW
@@ -80,36 +80,17 @@ class EnergyScore:
         """Return the shares of CPUs and of GPUs in the watts of the pod on generic hardware; they sum to 1."""
         return watt_shares(demand)
 
-    def explain(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,  # noqa: ARG002 - of other policies
-        pue: float | None,  # noqa: ARG002
-        demand: PodDemand,
-        cluster: ClusterTerms,  # noqa: ARG002
-    ) -> EnergyTerms:
-        """Return the terms."""
-        return energy_terms(node, power, demand, stale=stale, cpu_cost=cpu_cost, gpu_cost=gpu_cost)
+    def explain(self, node: NodeSituation, demand: PodDemand, cluster: ClusterTerms) -> EnergyTerms:  # noqa: ARG002
+        """Return the points for energy, for GPUs and for performance supply."""
+        return energy_terms(node, demand, cpu_cost=cpu_cost, gpu_cost=gpu_cost)
 
-    def row(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,  # noqa: ARG002 - of other policies
-        pue: float | None,  # noqa: ARG002
-        workload_class: WorkloadClass,
-        trend_scale: float,  # noqa: ARG002
-    ) -> AffineRow:
-        """Return the row."""
-        if node is None or stale:
+    def row(self, node: NodeSituation, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
+        """Return the points by the shares of CPUs and of GPUs in the pod's watts."""
+        twin = node.fresh
+        if twin is None:
             return self.unknown_row
-        cpu, gpu = prepared_costs(node, power)
-        return energy_row(cpu, gpu, node.schedulable_class, power, workload_class)
+        cpu, gpu = prepared_costs(twin, node.power)
+        return energy_row(cpu, gpu, twin.schedulable_class, node.power, workload_class)
 
 
 def watt_shares(demand: PodDemand) -> PodSize:
@@ -121,22 +102,21 @@ def watt_shares(demand: PodDemand) -> PodSize:
 
 
 def energy_terms(
-    node: TwinSnapshot | None,
-    power: NodePower,
+    node: NodeSituation,
     demand: PodDemand,
     *,
-    stale: bool,
     cpu_cost: Callable[[TwinSnapshot, NodePower], float],
     gpu_cost: Callable[[TwinSnapshot, NodePower], float],
 ) -> EnergyTerms:
     """Return the terms of a score that has these costs of a node's CPUs and GPUs, in [0, 1]."""
-    if node is None:
+    twin, power = node.twin, node.power
+    if twin is None:
         return EnergyTerms(neutral=NeutralReason.NO_TWIN)
-    if stale:
+    if node.stale:
         return EnergyTerms(neutral=NeutralReason.STALE_TWIN)
     cpu_share, gpu_share = watt_shares(demand)
-    cost = cpu_share * cpu_cost(node, power) + gpu_share * gpu_cost(node, power)
-    displaced = displaces_performance(node, demand.workload_class)
+    cost = cpu_share * cpu_cost(twin, power) + gpu_share * gpu_cost(twin, power)
+    displaced = displaces_performance(twin, demand.workload_class)
     return EnergyTerms(
         energy_points=ENERGY_POINTS * (1.0 - cost),
         gpu_points=GPU_POINTS * (1.0 - (cpu_share if displaces_gpus(power) else 0.0)),

@@ -19,7 +19,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.curves import NodeCurves
 from joulie_core.power.draw import Draw, draw_under
-from joulie_core.powerest.marginal import GENERIC_WATTS_PER_GPU, GENERIC_WATTS_PER_THREAD, Coefficients, NodePower
+from joulie_core.powerest.marginal import GENERIC_WATTS_PER_GPU, GENERIC_WATTS_PER_THREAD, NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v1 import (
     HIGHEST_COST,
@@ -32,7 +32,7 @@ from joulie_core.scoring.energy_v1 import (
     watt_shares,
 )
 from joulie_core.scoring.prepared import AffineRow, PodSize
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 
 NAME: Final = "energy_v2"
 #: Cores and GPUs of the pod that shares the idle watts: a common size, so that pods of all sizes have equal scores.
@@ -59,7 +59,7 @@ class WorkCost:
 
 @dataclass(frozen=True, slots=True)
 class PackingScore:
-    """The policy; arguments of its methods as in `ScorePolicy`."""
+    """The policy."""
 
     name: str = NAME
     unknown_row: AffineRow = UNKNOWN_ROW
@@ -68,35 +68,17 @@ class PackingScore:
         """Return the shares of CPUs and of GPUs in the watts of the pod on generic hardware; they sum to 1."""
         return watt_shares(demand)
 
-    def explain(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,  # noqa: ARG002 - of other policies
-        pue: float | None,  # noqa: ARG002
-        demand: PodDemand,
-        cluster: ClusterTerms,  # noqa: ARG002
-    ) -> EnergyTerms:
-        """Return the terms."""
-        return energy_terms(node, power, demand, stale=stale, cpu_cost=_of_cpus, gpu_cost=_of_gpus)
+    def explain(self, node: NodeSituation, demand: PodDemand, cluster: ClusterTerms) -> EnergyTerms:  # noqa: ARG002
+        """Return the points for energy, for GPUs and for performance supply."""
+        return energy_terms(node, demand, cpu_cost=_of_cpus, gpu_cost=_of_gpus)
 
-    def row(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,  # noqa: ARG002 - of other policies
-        pue: float | None,  # noqa: ARG002
-        workload_class: WorkloadClass,
-        trend_scale: float,  # noqa: ARG002
-    ) -> AffineRow:
-        """Return the row."""
-        if node is None or stale:
+    def row(self, node: NodeSituation, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
+        """Return the points by the shares of CPUs and of GPUs in the pod's watts."""
+        twin = node.fresh
+        if twin is None:
             return self.unknown_row
-        return energy_row(_of_cpus(node, power), _of_gpus(node, power), node.schedulable_class, power, workload_class)
+        power = node.power
+        return energy_row(_of_cpus(twin, power), _of_gpus(twin, power), twin.schedulable_class, power, workload_class)
 
 
 def _of_cpus(node: TwinSnapshot, power: NodePower) -> float:

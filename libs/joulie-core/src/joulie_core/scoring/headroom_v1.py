@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.marginal import marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
 from joulie_core.scoring.prepared import NEUTRAL_ROW, AffineRow, PodSize, prepare_row
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation
 
 NAME: Final = "headroom_v1"
 
 
 @dataclass(frozen=True, slots=True)
 class HeadroomScore:
-    """The policy; arguments of its methods as in `ScorePolicy`."""
+    """The policy."""
 
     name: str = NAME
     unknown_row: AffineRow = NEUTRAL_ROW
@@ -30,41 +30,13 @@ class HeadroomScore:
         """Return cores and GPUs."""
         return demand.cpu_cores, demand.gpus
 
-    def explain(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,
-        pue: float | None,
-        demand: PodDemand,
-        cluster: ClusterTerms,
-    ) -> formula.ScoreTerms:
-        """Return the terms."""
-        marginal = marginal_watts(demand, power, coefficients, pue)
+    def explain(self, node: NodeSituation, demand: PodDemand, cluster: ClusterTerms) -> formula.ScoreTerms:
+        """Return the points of headroom, cooling, trend, profile and pressure."""
+        marginal = marginal_watts(demand, node.power, node.coefficients, node.pue)
         return formula.score(
-            node, stale=stale, marginal=marginal, workload_class=demand.workload_class, cluster=cluster
+            node.twin, stale=node.stale, marginal=marginal, workload_class=demand.workload_class, cluster=cluster
         )
 
-    def row(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,
-        pue: float | None,
-        workload_class: WorkloadClass,
-        trend_scale: float,
-    ) -> AffineRow:
-        """Return the row."""
-        return prepare_row(
-            node,
-            stale=stale,
-            power=power,
-            coefficients=coefficients,
-            pue=pue,
-            workload_class=workload_class,
-            trend_scale=trend_scale,
-        )
+    def row(self, node: NodeSituation, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
+        """Return the points by cores, GPUs and pressure."""
+        return prepare_row(node, workload_class, trend_scale)

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.marginal import Coefficients, NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.prepared import AffineRow, PodSize
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation
 
 
 class ExplainedScore(Protocol):
@@ -31,7 +30,7 @@ class ExplainedScore(Protocol):
 
     @property
     def neutral(self) -> str | None:
-        """Why the terms do not apply; None where they do."""
+        """Reason why the terms do not apply; None where they do."""
 
 
 class ScorePolicy(Protocol):
@@ -48,38 +47,8 @@ class ScorePolicy(Protocol):
     def size(self, demand: PodDemand) -> PodSize:
         """Return what the rows take of a pod."""
 
-    def explain(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,
-        pue: float | None,
-        demand: PodDemand,
-        cluster: ClusterTerms,
-    ) -> ExplainedScore:
-        """Return the score of one node for one pod by the plain form.
+    def explain(self, node: NodeSituation, demand: PodDemand, cluster: ClusterTerms) -> ExplainedScore:
+        """Return the score of one node for one pod by the plain form."""
 
-        Args:
-            node: the twin; None where the node has none.
-            stale: whether the twin is too old, or the whole view of the cluster is.
-            power: the node's hardware.
-            coefficients: of the estimate of a pod's watts.
-            pue: of the node; None where it is unknown or not to be weighted.
-            demand: the pod.
-            cluster: what the cluster contributes.
-        """
-
-    def row(
-        self,
-        node: TwinSnapshot | None,
-        *,
-        stale: bool,
-        power: NodePower,
-        coefficients: Coefficients,
-        pue: float | None,
-        workload_class: WorkloadClass,
-        trend_scale: float,
-    ) -> AffineRow:
-        """Return the row of one node for pods of a class at a trend scale; other arguments as in `explain`."""
+    def row(self, node: NodeSituation, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
+        """Return the row of one node for pods of a class at a trend scale."""

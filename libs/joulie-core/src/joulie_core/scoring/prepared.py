@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.marginal import marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, congestion_pct, pressure
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot, congestion_pct, pressure
 
 #: What a row takes of a pod: an amount of CPU and one of GPUs, in the units of its score.
 PodSize = tuple[float, float]
@@ -39,30 +39,22 @@ class AffineRow(NamedTuple):
 NEUTRAL_ROW: Final = AffineRow(formula.NEUTRAL_SCORE, 0.0, 0.0, 0.0)
 
 
-def prepare_row(
-    node: TwinSnapshot | None,
-    *,
-    stale: bool,
-    power: NodePower,
-    coefficients: Coefficients,
-    pue: float | None,
-    workload_class: WorkloadClass,
-    trend_scale: float,
-) -> AffineRow:
-    """Return the row of one node; arguments as in `formula.score`, `pue` None where it is not to be weighted."""
-    headroom_pct = node.headroom_pct() if node is not None and not stale else None
-    if node is None or headroom_pct is None:
+def prepare_row(node: NodeSituation, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
+    """Return the row of one node for pods of a class, at a trend scale of `ClusterTerms`."""
+    twin = node.fresh
+    headroom_pct = twin.headroom_pct() if twin is not None else None
+    if twin is None or headroom_pct is None:
         return NEUTRAL_ROW
     terms = formula.score_terms(
-        node, headroom_pct, workload_class=workload_class, trend_scale=trend_scale, perf_pressure=0.0
+        twin, headroom_pct, workload_class=workload_class, trend_scale=trend_scale, perf_pressure=0.0
     )
     base = terms.points
-    pressure_weight = formula.pressure_weight(node, workload_class)
-    if node.capped_watts is None:
+    pressure_weight = formula.pressure_weight(twin, workload_class)
+    if twin.capped_watts is None:
         return AffineRow(base, 0.0, 0.0, pressure_weight)
     one_of_each = PodDemand(cpu_cores=1.0, gpus=1.0, workload_class=workload_class)
-    marginal = marginal_watts(one_of_each, power, coefficients, pue)
-    points_per_watt = formula.HEADROOM_WEIGHT * 100 / node.capped_watts
+    marginal = marginal_watts(one_of_each, node.power, node.coefficients, node.pue)
+    points_per_watt = formula.HEADROOM_WEIGHT * 100 / twin.capped_watts
     return AffineRow(base, marginal.cpu_watts * points_per_watt, marginal.gpu_watts * points_per_watt, pressure_weight)
 
 

@@ -8,12 +8,14 @@ Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import fsum
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
 from joulie_core.plausible import HIGHEST_VALUE, limit_watts, plausible_value
+from joulie_core.powerest.marginal import Coefficients, NodePower
 from joulie_core.timestamps import epoch_seconds
 from joulie_core.twin import stress
 from joulie_core.twin.pue import HIGHEST_PLAUSIBLE
@@ -52,6 +54,10 @@ class TwinSnapshot:
     held_cores: float | None = None
     held_gpus: float | None = None
 
+    def with_pods(self, assumed_watts: float, held_cores: float, held_gpus: float) -> "TwinSnapshot":
+        """Return the same twin with other pods; `dataclasses.replace` takes three times as long."""
+        return TwinSnapshot(*(*_OF_TWIN(self), assumed_watts, held_cores, held_gpus))
+
     def stale(self, now_s: float, threshold_s: float) -> bool:
         """Return whether the twin is stale: undated, too old, or dated as far in the future."""
         return self.last_updated_s is None or abs(now_s - self.last_updated_s) > threshold_s
@@ -68,6 +74,29 @@ class TwinSnapshot:
         if free_pct is None:
             return None
         return free_pct - (self.assumed_watts + added_watts) / self.capped_watts * 100
+
+
+class NodeSituation(NamedTuple):
+    """A node as its scores see it."""
+
+    #: None where the node has none.
+    twin: TwinSnapshot | None
+    power: NodePower
+    #: Of the estimate of a pod's watts.
+    coefficients: Coefficients = Coefficients()
+    #: Whether the twin is too old, or the whole view of the cluster is.
+    stale: bool = False
+    #: None where it is unknown or not to be weighted.
+    pue: float | None = None
+
+    @property
+    def fresh(self) -> TwinSnapshot | None:
+        """The twin, where it can be believed."""
+        return None if self.stale else self.twin
+
+
+#: All that is not of the pods, in the order of the fields.
+_OF_TWIN: Final = attrgetter(*[each.name for each in fields(TwinSnapshot)][:-3])
 
 
 def node_state(status: NodeTwinStatus) -> TwinSnapshot:

@@ -1,7 +1,7 @@
 """Sleeping nodes: which nodes are off, and when they are on again; see docs/decisions/0024-sleeping-nodes.md."""
 
 from joulie_core.kinds.node_sleep_policy import SleepSettings
-from joulie_core.sleep.decide import SleepCluster, decide
+from joulie_core.sleep.decide import SleepCluster, decide, to_empty
 from joulie_core.sleep.machine import intent_of
 from joulie_core.sleep.model import (
     NodePowerFacts,
@@ -31,4 +31,5 @@ __all__ = [
     "SleepState",
     "decide",
     "intent_of",
+    "to_empty",
 ]

@@ -1,8 +1,6 @@
-"""Bounds on what sleep asks of hardware: power cycles of a node in a day, and boots in a rack at a time.
+"""Bounds on boots at a time, in all and in a rack: on the inrush current and the peak of power on the feeds of a rack.
 
-The first bounds wear, the second the inrush current and the peak of power on the feeds of a rack. Guarantees that a
-bound on power cycles keeps nodes awake and never off, and that what is not known makes nothing freer: nodes without the
-label of a rack share one.
+Guarantees that what is not known makes nothing freer: nodes without the label of a rack share one.
 """
 
 from collections import Counter
@@ -12,18 +10,9 @@ from typing import Self
 
 from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.kinds.node_sleep_policy import SleepSettings
-from joulie_core.sleep.machine import STALE_AFTER_S, power_state, refusal_of
-from joulie_core.sleep.model import SleepNode, SleepRecord, SleepRefusal
-from joulie_core.sleep.power_cycles import cycles_of_day
+from joulie_core.sleep.machine import STALE_AFTER_S, power_state
+from joulie_core.sleep.model import SleepNode, SleepRecord
 from joulie_core.sleep_state import SleepState
-
-
-def sleep_refusal(node: SleepNode, record: SleepRecord, now_s: float, settings: SleepSettings) -> SleepRefusal | None:
-    """Return why a node that is awake may not be put to sleep, whatever its load; None if it may."""
-    refusal = refusal_of(node, now_s)
-    if refusal is None and cycles_of_day(record, now_s) >= settings.rates.power_cycles_per_day:
-        return SleepRefusal.POWER_CYCLES
-    return refusal
 
 
 def rack_of(node: SleepNode, settings: SleepSettings) -> str:

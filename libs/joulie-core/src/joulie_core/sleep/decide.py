@@ -1,25 +1,30 @@
 """The next record of every node: its own state machine, then the nodes that are needed, then those that may sleep.
 
-Guarantees, for every node that is put to sleep: it is permitted (`bounds.sleep_refusal`), the group keeps its minimum
+Guarantees, for every node that is put to sleep: it is permitted (`machine.sleep_refusal`), the group keeps its minimum
 and its spare nodes, and of its zone no more than the share of the settings is off, not ready, or on the way to it; no
 pod that waits has room on it and on no other node. While pending pods are unknown no node goes to sleep. No more nodes
 are switched on at a time than may boot, in all and in one rack.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
-from joulie_core.kinds.node_sleep_policy import SleepSettings
+from joulie_core.kinds.node_sleep_policy import ConsolidationMode, SleepSettings
 from joulie_core.names import NodeName
-from joulie_core.sleep.bounds import BootRoom, sleep_refusal
+from joulie_core.sleep.bounds import BootRoom
+from joulie_core.sleep.consolidation import may_be_emptied
 from joulie_core.sleep.fit import Rooms
-from joulie_core.sleep.machine import advance, moved
+from joulie_core.sleep.machine import advance, moved, sleep_refusal
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
 from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake, spare_key
 from joulie_core.sleep.windows import AwakeWindow
 from joulie_core.sleep_state import GOING_TO_SLEEP, OUT_OF_SUPPLY, SleepState
+
+#: More nodes than a cluster has.
+_ALL: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,32 @@ def decide(
             each.node.name: moved(each.record, SleepState.CORDONED, SleepReason.IDLE, now_s) for each in chosen
         }
     return next_records
+
+
+def to_empty(
+    cluster: SleepCluster, records: Mapping[NodeName, SleepRecord], now_s: float, settings: SleepSettings
+) -> list[SleepNode]:
+    """Return the nodes that consolidation in `Act` would empty, one after the other, if pods stayed as they are.
+
+    Args:
+        cluster: the nodes and pods.
+        records: by name.
+        now_s: the present time.
+        settings: limits and times; how long a node has been idle does not count.
+    """
+    acting = settings.consolidation.model_copy(update={"mode": ConsolidationMode.ACT})
+    at_once = settings.rates.model_copy(update={"powering_off": _ALL, "emptying": _ALL})
+    times = {"idle_seconds": 0, "min_awake_seconds": 0}
+    eager = settings.model_copy(update={"consolidation": acting, "rates": at_once, **times})
+    if not any(node.movable_pods and may_be_emptied(node, eager) for node in cluster.nodes):
+        return []
+    found = decide(cluster, records, now_s, eager)
+    nodes = [node for node in cluster.nodes if node.movable_pods and _goes(found[node.name], records.get(node.name))]
+    return sorted(nodes, key=lambda node: (-node.idle_watts, node.name))
+
+
+def _goes(after: SleepRecord, before: SleepRecord | None) -> bool:
+    return after.state is SleepState.CORDONED and (before is None or before.state is SleepState.AWAKE)
 
 
 def _grouped(seen: Iterable[SeenNode]) -> dict[str, list[SeenNode]]:
@@ -113,6 +144,8 @@ class _Chooser:
         self._least = least
         self._now_s = now_s
         self._settings = settings
+        #: Nodes that have room for pods of nodes that are emptied: they stay.
+        self._received: Collection[NodeName] = ()
         self._zones: dict[str, list[bool]] = defaultdict(list)
         self._serving: dict[str, int] = defaultdict(int)
         self._spare: dict[Hashable, int] = defaultdict(int)
@@ -134,14 +167,22 @@ class _Chooser:
             filter(self._may, self._seen),
             key=lambda each: (-each.node.idle_watts, each.record.sleeps, each.node.name),
         )
-        left = self._settings.rates.powering_off - sum(each.record.state in GOING_TO_SLEEP for each in self._seen)
+        going = [each for each in self._seen if each.record.state in GOING_TO_SLEEP]
+        emptied = [each for each in going if each.node.movable_pods]
+        left = self._settings.rates.powering_off - len(going)
+        left_to_empty = self._settings.rates.emptying - len(emptied)
+        for each in emptied:
+            self._pods_have_room(each, ())
         chosen: list[SeenNode] = []
         for each in candidates:
             if len(chosen) >= left:
                 break
+            if (each.node.movable_pods and left_to_empty <= 0) or each.node.name in self._received:
+                continue
             if self._can_do_without(each) and self._pods_have_room(each, chosen):
                 self._take(each.node)
                 chosen.append(each)
+                left_to_empty -= bool(each.node.movable_pods)
         return chosen
 
     def _may(self, each: SeenNode) -> bool:
@@ -172,7 +213,9 @@ class _Chooser:
         if not each.node.movable_pods:
             return True
         leaving = {each.node.name, *(other.node.name for other in chosen)}
-        return self._rooms.place_all(each.node.movable_pods, without=leaving)
+        have_room = self._rooms.place_all(each.node.movable_pods, without=leaving)
+        self._received = self._rooms.received
+        return have_room
 
     def _take(self, node: SleepNode) -> None:
         self._down[node.zone] += 1

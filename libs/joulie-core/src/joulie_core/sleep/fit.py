@@ -112,6 +112,7 @@ class Rooms:
 
     def __init__(self, nodes: Iterable[SleepNode], *, looks: int = MAX_LOOKS) -> None:
         self.all = [NodeRoom(node) for node in nodes]
+        self.received: set[NodeName] = set()
         self._looks = looks
         #: By resource, in ascending order: what was free at the beginning, and the positions of the nodes.
         self._by_resource: dict[str, tuple[list[float], list[int]]] = {}
@@ -154,7 +155,7 @@ class Rooms:
         return placed
 
     def place_all(self, pods: Iterable[SleepPod], *, without: Collection[NodeName] = ()) -> bool:
-        """Place all of the pods, or none; return whether there is room."""
+        """Place all of the pods, or none; return whether there is room. `received` has the nodes where they are."""
         placed: list[tuple[SleepPod, NodeRoom, int]] = []
         for group in grouped(pods):
             placed += [(group.pod, *each) for each in self.place(group, without=without)]
@@ -162,6 +163,7 @@ class Rooms:
                 for pod, room, taken in placed:
                     room.remove(pod, taken)
                 return False
+        self.received |= {room.node.name for _, room, _ in placed}
         return True
 
     def fitting(self, pod: SleepPod, most: int, rules: NodeAdmission | None = None) -> list[int]:

@@ -2,7 +2,8 @@
 
 Guarantees that a node is asked to power off only while it is cordoned and known to be without pods, that Asleep and
 Awake are believed only when BMC and kubelet agree, that a server which may be shutting down is not awake, that the time
-of a boot runs only while its BMC answers, and that a node of which anything is unknown is not put to sleep.
+of a boot runs only while its BMC answers, that a node of which anything is unknown is not put to sleep, and that the
+bound on power cycles, which are wear, keeps nodes awake and never off.
 Which nodes are to sleep and which are needed is decided in `joulie_core.sleep.decide`.
 """
 
@@ -12,8 +13,9 @@ from typing import Final
 
 from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S, DesiredPower, PowerState
 from joulie_core.kinds.node_sleep_policy import SleepSettings
+from joulie_core.sleep.consolidation import may_be_emptied
 from joulie_core.sleep.model import NodePowerFacts, SleepIntent, SleepNode, SleepReason, SleepRecord, SleepRefusal
-from joulie_core.sleep.power_cycles import with_cycle
+from joulie_core.sleep.power_cycles import cycles_of_day, with_cycle
 from joulie_core.sleep.shutdowns import has_rebooted, longest_shutdown_s, may_go_off, noted, until_now, with_shutdown
 from joulie_core.sleep_state import SleepState
 from joulie_core.twin.server_power import MOST_INTERVALS
@@ -39,8 +41,8 @@ def intent_of(state: SleepState) -> SleepIntent:
     return _INTENTS[state]
 
 
-def refusal_of(node: SleepNode, now_s: float) -> SleepRefusal | None:
-    """Return why a node may not be put to sleep, whatever its load; None if it may."""
+def sleep_refusal(node: SleepNode, record: SleepRecord, now_s: float, settings: SleepSettings) -> SleepRefusal | None:
+    """Return why a node may not be put to sleep, or must not go on to it, whatever its load; None if it may."""
     power = node.power
     refusals = (
         (node.control_plane, SleepRefusal.CONTROL_PLANE),
@@ -60,6 +62,11 @@ def refusal_of(node: SleepNode, now_s: float) -> SleepRefusal | None:
         ),
         (node.protected_pods is None, SleepRefusal.PODS_UNKNOWN),
         (node.rollout_waiting, SleepRefusal.ROLLOUT_WAITING),
+        # This bound keeps a node awake; it undoes nothing of one that is on its way already.
+        (
+            record.state is SleepState.AWAKE and cycles_of_day(record, now_s) >= settings.rates.power_cycles_per_day,
+            SleepRefusal.POWER_CYCLES,
+        ),
     )
     return next((refusal for holds, refusal in refusals if holds), None)
 
@@ -86,7 +93,7 @@ def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSe
     switched_off = _switched_off(record, node, now_s, settings)
     if switched_off is not None:
         return switched_off
-    idle = node.protected_pods == 0 and _movable_pct(node) <= settings.drain_below_percent
+    idle = node.empty or may_be_emptied(node, settings)
     since_s = record.idle_since_s
     if idle is (since_s is not None):
         return record
@@ -108,16 +115,6 @@ def _switched_off(record: SleepRecord, node: SleepNode, now_s: float, settings: 
     return noted(moved(record, state, SleepReason.LEFT_OFF, now_s), node, now_s, off=off)
 
 
-def _movable_pct(node: SleepNode) -> float:
-    """Return the highest share of a resource that pods which can be evicted have of what is left to pods."""
-    amounts: dict[str, float] = {}
-    for pod in node.movable_pods:
-        for resource, amount in pod.requests.items():
-            amounts[resource] = amounts.get(resource, 0.0) + amount
-    whole = {key: used + max(0.0, node.free.get(key, 0.0)) for key, used in amounts.items()}
-    return max((100.0 * used / whole[key] for key, used in amounts.items() if used), default=0.0)
-
-
 def _cordoned(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
     undone = _undone(record, node, now_s, settings)
     if undone is not None:
@@ -136,7 +133,7 @@ def _draining(record: SleepRecord, node: SleepNode, now_s: float, settings: Slee
 
 def _undone(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord | None:
     """Return the record of a node that is not to sleep after all; None if it still is."""
-    if refusal_of(node, now_s) is not None:
+    if sleep_refusal(node, record, now_s, settings) is not None:
         reason = SleepReason.NOT_PERMITTED
     elif node.protected_pods:
         reason = SleepReason.PODS_PRESENT

@@ -208,6 +208,11 @@ class SleepNode:
         """Whether it is known that no pod is on it but those of DaemonSets and static ones."""
         return self.protected_pods == 0 and not self.movable_pods
 
+    def boot_s(self, most_s: float) -> float:
+        """Return how long it usually takes to boot; before its first boot the longest time that is allowed."""
+        known_s = self.power.boot_s if self.power is not None else None
+        return most_s if known_s is None else min(known_s, most_s)
+
     @property
     def has_pods(self) -> bool:
         """Whether it is known that another pod is on it."""

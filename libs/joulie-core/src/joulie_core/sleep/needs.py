@@ -77,15 +77,9 @@ class Needs:
 
 def min_awake(group: Iterable[SeenNode], windows: Sequence[AwakeWindow], now_s: float, settings: SleepSettings) -> int:
     """Return how many nodes of a group stay awake, with the windows that begin within its slowest boot."""
-    lead_s = max((boot_s(each.node, settings) for each in group), default=0.0)
+    lead_s = max((each.node.boot_s(settings.boot_timeout_seconds) for each in group), default=0.0)
     wanted = [window.min_awake for window in windows if window.covers(now_s, now_s + lead_s)]
     return max([settings.min_awake.count, *wanted])
-
-
-def boot_s(node: SleepNode, settings: SleepSettings) -> float:
-    """Return how long a node usually takes to boot; before its first boot the longest time that is allowed."""
-    known_s = node.power.boot_s if node.power is not None else None
-    return settings.boot_timeout_seconds if known_s is None else min(known_s, settings.boot_timeout_seconds)
 
 
 def find_needs(
@@ -141,7 +135,7 @@ def _counts(each: SeenNode, needs: Needs, now_s: float, settings: SleepSettings)
     if each.serves or each.node.name in needs.reasons:
         return True
     waking = each.record.state is SleepState.WAKING and not each.record.failed_boots
-    return waking and now_s - each.record.since_s <= boot_s(each.node, settings)
+    return waking and now_s - each.record.since_s <= each.node.boot_s(settings.boot_timeout_seconds)
 
 
 def _can_wake(each: SeenNode, now_s: float) -> bool:

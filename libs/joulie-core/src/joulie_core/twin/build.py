@@ -40,23 +40,33 @@ class PowerBudget:
     gpu_share: float = 1
 
     @property
+    def cpu_pct(self) -> float:
+        """Percent of the CPUs' TDP that their caps leave, with one decimal, as a twin has it."""
+        return round(self.cpu_share * 100, 1)
+
+    @property
+    def gpu_pct(self) -> float:
+        """Percent of the GPUs' TDP that their caps leave, with one decimal, as a twin has it."""
+        return round(self.gpu_share * 100, 1)
+
+    @property
     def tdp_watts(self) -> float:
         """TDP of the node."""
         return self.cpu_tdp_watts + self.gpu_tdp_watts
 
     @property
     def cpu_capped_watts(self) -> float:
-        """What the CPUs may draw."""
+        """Watts that the CPUs may draw."""
         return self.cpu_tdp_watts * self.cpu_share
 
     @property
     def gpu_capped_watts(self) -> float:
-        """What the GPUs may draw."""
+        """Watts that the GPUs may draw."""
         return self.gpu_tdp_watts * self.gpu_share
 
     @property
     def capped_watts(self) -> float:
-        """What the node may draw."""
+        """Watts that the node may draw."""
         return self.cpu_capped_watts + self.gpu_capped_watts
 
 
@@ -136,7 +146,7 @@ def _share(cap: WattCap | PctCap | None, limits: WattRange) -> float:
 
 
 def _cap_state(budget: PowerBudget) -> EffectiveCapState:
-    return _shared_cap_state(round(budget.cpu_share * 100, 1), round(budget.gpu_share * 100, 1))
+    return _shared_cap_state(budget.cpu_pct, budget.gpu_pct)
 
 
 @lru_cache(maxsize=256)

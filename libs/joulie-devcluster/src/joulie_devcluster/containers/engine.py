@@ -25,6 +25,7 @@ from typing import IO, Final
 
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host import die_with_parent
+from joulie_devcluster.host.command import output_of
 from joulie_devcluster.host.lock import file_lock
 from joulie_devcluster.host.privileges import is_privileged_root
 from joulie_devcluster.host.process import base_environment
@@ -74,19 +75,8 @@ class Engine:
         Raises:
             EngineError: the command failed; the message contains the end of its output.
         """
-        done = subprocess.run(  # noqa: S603 - a fixed command
-            [str(self.client), *arguments],
-            env={**os.environ, **self.environment, **(env or {})},
-            stdin=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if done.returncode != 0:
-            tail = "\n".join((done.stdout + done.stderr).splitlines()[-_ERROR_LINES:])
-            raise EngineError(f"docker {arguments[0]} failed with status {done.returncode}:\n{tail}")
-        return done.stdout
+        variables = {**os.environ, **self.environment, **(env or {})}
+        return output_of((str(self.client), *arguments), f"docker {arguments[0]}", env=variables, stdin=stdin)
 
     def is_reachable(self) -> bool:
         """Return whether the engine responds."""

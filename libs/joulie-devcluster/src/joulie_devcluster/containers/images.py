@@ -23,6 +23,7 @@ from typing import Final
 
 from joulie_devcluster.containers.engine import INSTALL, Engine, private_engine, private_engine_obstacle, user_engine
 from joulie_devcluster.errors import EngineError
+from joulie_devcluster.host.command import run
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.host.progress import Reporter, SilentReporter, terminal_reporter
 
@@ -39,7 +40,6 @@ _UNSLIM: Final = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share
 _MAX_ARCHIVES: Final = 3
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _PIP_OPTIONS: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "retries")
-_ERROR_LINES: Final = 20
 
 
 def images_home() -> Path:
@@ -192,7 +192,7 @@ def _bootstrap(reporter: Reporter) -> Path:
     images_home().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="base-", dir=images_home()) as directory:
         root, partial = Path(directory, "root"), Path(directory, "base.tar")
-        _command("debootstrap", "--variant=minbase", "bookworm", str(root))
+        run("debootstrap", "--variant=minbase", "bookworm", str(root))
         for part in _UNSLIM:
             shutil.rmtree(root / part, ignore_errors=True)
         for part in _OF_THIS_MACHINE:
@@ -203,18 +203,10 @@ def _bootstrap(reporter: Reporter) -> Path:
                     path.unlink()
         excluded = "".join(f"path-exclude /{part}/*\n" for part in _UNSLIM)
         (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(excluded, encoding="ascii")
-        _command("tar", "--numeric-owner", "--create", "--file", str(partial), "--directory", str(root), ".")
+        run("tar", "--numeric-owner", "--create", "--file", str(partial), "--directory", str(root), ".")
         partial.replace(archive)
     reporter.finish()
     return archive
-
-
-def _command(*argv: str) -> None:
-    env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/sbin"}
-    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_ERROR_LINES:])
-        raise EngineError(f"{argv[0]} failed with status {done.returncode}:\n{tail}")
 
 
 def repository_root() -> Path:

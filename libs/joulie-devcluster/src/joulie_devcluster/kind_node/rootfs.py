@@ -5,9 +5,7 @@ It follows the Dockerfile of kind's base image (`images/base` of its Go module),
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from joulie_devcluster.binaries.build import go_environment, remove_tree
 from joulie_devcluster.binaries.modules import Binary, Module, module_of
 from joulie_devcluster.binaries.toolchain import install_go, system_go
 from joulie_devcluster.errors import EngineError
+from joulie_devcluster.host.command import run
 from joulie_devcluster.host.progress import Reporter
 from joulie_devcluster.kind_node.engine import data_file
 
@@ -42,7 +41,6 @@ _REMOVED_UNITS: Final = (
 )
 _SERVICES: Final = ("kubelet", "containerd", "undo-mount-hacks", "shield-settings")
 _SYSTEM: Final = Path("etc/systemd/system")
-_ERROR_LINES: Final = 20
 
 
 def base_archive(cache: Path, reporter: Reporter) -> Path:
@@ -159,26 +157,3 @@ def _install_binaries(root: Path, paths: Mapping[Binary, Path]) -> None:
         for binary in binaries:
             shutil.copyfile(paths[binary], root / place / binary)
             (root / place / binary).chmod(0o755)
-
-
-def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a command and return its standard output.
-
-    Raises:
-        EngineError: it failed; the message contains the end of its output.
-    """
-    path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
-    done = subprocess.run(  # noqa: S603 - fixed commands
-        command,
-        cwd=cwd,
-        env={**(os.environ if env is None else env), "PATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_ERROR_LINES:])
-        raise EngineError(f"{command[0]} failed with status {done.returncode}:\n{tail}")
-    return done.stdout

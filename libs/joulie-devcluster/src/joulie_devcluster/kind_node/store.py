@@ -10,7 +10,7 @@ from typing import Final
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host import die_with_parent
-from joulie_devcluster.kind_node.rootfs import run
+from joulie_devcluster.host.command import run
 
 _CONFIG: Final = """\
 version = 3

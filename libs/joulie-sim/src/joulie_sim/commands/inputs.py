@@ -31,8 +31,8 @@ INPUT_ERRORS: Final = (
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that make nodes and jobs."""
+def add_nodes(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that make nodes, and jobs of a recording or a file."""
     nodes = parser.add_argument_group("nodes").add_mutually_exclusive_group()
     nodes.add_argument(
         "--nodes",
@@ -48,15 +48,21 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     )
     jobs = parser.add_argument_group("jobs")
     jobs.add_argument("--jobs", type=Path, metavar="FILE", help="JSON lines, see `joulie-sim import`; else synthetic")
-    jobs.add_argument("--job-count", type=int, default=5000, metavar="N", help="synthetic jobs (default 5000)")
+    jobs.add_argument("--performance-share", type=float, default=0.3, help="of the synthetic jobs (default 0.3)")
+    add_assumed_use(parser)
+    add_protocol(parser)
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that make nodes and jobs."""
+    add_nodes(parser)
+    jobs = parser.add_argument_group("synthetic jobs")
+    jobs.add_argument("--job-count", type=int, default=5000, metavar="N", help="number of jobs (default 5000)")
     jobs.add_argument("--hours", type=float, default=24.0, metavar="H", help="time in which they arrive (default 24)")
     jobs.add_argument(
         "--load", type=float, default=0.6, help="share of cores and GPUs that the work occupies (default 0.6)"
     )
-    jobs.add_argument("--performance-share", type=float, default=0.3, help="of the jobs (default 0.3)")
     jobs.add_argument("--gpu-share", type=float, default=0.25, help="of the jobs (default 0.25)")
-    add_assumed_use(parser)
-    add_protocol(parser)
 
 
 def add_assumed_use(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +106,9 @@ def _replay(directory: Path, cpu_use: float, gpu_use: float) -> Replay:
 
 def jobs_from(arguments: argparse.Namespace, machines: Machines, *, seed: int, load: float) -> Jobs:
     """Return the jobs that the arguments name; recorded ones and those of a file do not depend on seed and load."""
-    if arguments.recording:
-        return Jobs.of(replay_from(arguments).items)
-    if arguments.jobs:
-        return Jobs.of(read_job_lines(arguments.jobs))
+    stored = stored_jobs(arguments)
+    if stored is not None:
+        return stored
     mix = ArrivalMix(
         jobs=arguments.job_count,
         window_s=arguments.hours * _SECONDS_PER_HOUR,
@@ -112,6 +117,21 @@ def jobs_from(arguments: argparse.Namespace, machines: Machines, *, seed: int, l
         gpu_share=arguments.gpu_share if machines.gpus.any() else 0.0,
     )
     return synthetic_jobs(mix, machines, seed)
+
+
+def stored_jobs(arguments: argparse.Namespace) -> Jobs | None:
+    """Return the jobs of a recording or of a file; None where the arguments name neither."""
+    if arguments.recording:
+        return Jobs.of(replay_from(arguments).items)
+    return Jobs.of(read_job_lines(arguments.jobs)) if arguments.jobs else None
+
+
+def positive(text: str) -> int:
+    """Return a number of an argument that is at least 1; argparse shows the error of any other."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
 
 
 def _share(text: str) -> float:

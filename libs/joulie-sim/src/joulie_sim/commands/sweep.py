@@ -1,19 +1,19 @@
 """`joulie-sim sweep`: several arms over several loads and seeds, and their comparison."""
 
 import argparse
-import multiprocessing
 import sys
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from joulie_sim.commands.execution import progress_bar, simulate
+from joulie_sim.commands.execution import in_processes, simulate
 from joulie_sim.commands.inputs import (
     INPUT_ERRORS,
     add_arms,
     add_inputs,
     jobs_from,
     machines_from,
+    positive,
     replay_from,
 )
 from joulie_sim.commands.plot import write_power_plot
@@ -44,9 +44,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_arms(parser)
     parser.add_argument("--loads", nargs="+", type=float, metavar="LOAD", help="(default: that of --load)")
-    parser.add_argument("--seeds", type=_positive, default=10, metavar="N", help="seeds 0 to N-1 (default 10)")
+    parser.add_argument("--seeds", type=positive, default=10, metavar="N", help="seeds 0 to N-1 (default 10)")
     parser.add_argument(
-        "--workers", type=_positive, default=1, metavar="N", help="processes, each with seeds of its own (default 1)"
+        "--workers", type=positive, default=1, metavar="N", help="processes, each with seeds of its own (default 1)"
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of the results")
     add_inputs(parser)
@@ -76,25 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate_load(arguments: argparse.Namespace, machines: Machines, load: float, directory: Path) -> list[Path]:
-    seeds = range(arguments.seeds)
-    if arguments.workers == 1:
-        return [result for seed in seeds for result in _simulate_seed(arguments, machines, load, directory, seed)]
-    # Spawned: a fork would copy the threads of the plotting and Parquet libraries in whatever state they are.
-    context = multiprocessing.get_context("spawn")
-    results: dict[int, list[Path]] = {}
-    with (
-        ProcessPoolExecutor(min(arguments.workers, len(seeds)), mp_context=context) as pool,
-        progress_bar(f"load {load:g}", len(seeds), "seeds") as update,
-    ):
-        futures = {pool.submit(_simulate_seed, arguments, machines, load, directory, seed): seed for seed in seeds}
-        try:
-            for future in as_completed(futures):
-                results[futures[future]] = future.result()
-                update(len(results))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [result for seed in seeds for result in results[seed]]
+    results = in_processes(
+        partial(_simulate_seed, arguments, machines, load, directory),
+        range(arguments.seeds),
+        workers=arguments.workers,
+        title=f"load {load:g}",
+        unit="seeds",
+    )
+    return [result for seed in results for result in seed]
 
 
 def _simulate_seed(
@@ -107,10 +96,3 @@ def _simulate_seed(
         simulate(arguments, machines, jobs, arm=arm, seed=seed, load=load, out=out)
         results.append(out)
     return results
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return number

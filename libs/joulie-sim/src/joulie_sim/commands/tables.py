@@ -3,19 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulie_core.demand import WorkloadClass
 from joulie_sim.engine.comparison import ArmComparison, Interval
-from joulie_sim.engine.results import Manifest
 from joulie_sim.engine.summary import SimulationSummary
 from joulie_sim.recording.replay import Replay
-
-_LEAST_RISE_PCT: Final = 1.0
-
 
 #: Width of tables in a file or a pipe: that of the widest table with intervals.
 _WIDTH: Final = 180
@@ -102,56 +96,6 @@ def stretch_table(arms: Sequence[ArmComparison]) -> Table:
             *(_interval(value, 2) for value in (each.mean_change_pct, each.p95_change_pct)),
         )
     return table
-
-
-def saving_table(title: str, manifests: Sequence[Manifest]) -> Table:
-    """Return what arms save against the first one, and which pods pay for it, for readers who know none of the arms."""
-    first = manifests[0].summary
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        caption="energy: all servers at the wall, without cooling, until the last pod of the arm ended\n"
-        "saved: against the first arm, both until the last pod of either ended\n"
-        "performance, standard: mean stretch of pods, that is time from creation to end over that at full speed",
-    )
-    for column in ("arm", "energy", "saved", "performance", "standard", "paid by"):
-        words = column in {"arm", "paid by"}
-        table.add_column(column, justify="left" if words else "right", no_wrap=column != "paid by")
-    for manifest in manifests:
-        summary = manifest.summary
-        end_s = max(first.end_s, summary.end_s)
-        saved = 1.0 - summary.it_kwh_until(end_s) / first.it_kwh_until(end_s)
-        table.add_row(
-            manifest.arm,
-            f"{summary.it_kwh:,.0f} kWh",
-            "-" if summary is first else f"{100.0 * saved:.1f} %",
-            *(_class_stretch(summary, each) for each in (WorkloadClass.PERFORMANCE, WorkloadClass.STANDARD)),
-            "-" if summary is first else _paid_by(summary, first),
-        )
-    return table
-
-
-def _class_stretch(summary: SimulationSummary, workload_class: WorkloadClass) -> str:
-    stretch = summary.stretch_mean(workload_class)
-    return "-" if stretch is None else f"{stretch:.2f} x"
-
-
-def _paid_by(summary: SimulationSummary, baseline: SimulationSummary) -> str:
-    rises = [
-        (100.0 * (group.stretch_mean / before.stretch_mean - 1.0), group)
-        for group, before in zip(summary.groups, baseline.groups, strict=True)
-        if before.stretch_mean and group.done
-    ]
-    missed = summary.missed - baseline.missed
-    notes = [f"{missed} more pods not done"] if missed > 0 else []
-    if rises:
-        rise_pct, group = max(rises, key=lambda each: each[0])
-        if rise_pct >= _LEAST_RISE_PCT:
-            pool = "GPU" if group.pool == "gpu" else "CPU"
-            notes.insert(0, f"{group.workload_class} {pool} pods +{rise_pct:.0f} %")
-    return "; ".join(notes) or "no one by 1 %"
 
 
 def replay_notes(replay: Replay) -> Text:

@@ -30,6 +30,7 @@ def release_values(options: Options) -> dict[str, Any]:
     """Return the chart's values of a demo, besides those of `kind/values.yaml`."""
     values: dict[str, Any] = {each: {"podAnnotations": {_IMAGE: image_digest(each)}} for each in SERVICES}
     values["operator"] |= {"env": operator_env(options), "ui": {"enabled": True, "port": UI_PORT}}
+    values["preset"] = str(options.preset)
     return values
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from joulie_api.presets import DEFAULT_PRESET, PRESETS, PresetName
 from joulie_core.policy.registry import POLICIES
 
-DEFAULT_POLICY: Final = "queue_aware_v1"
+#: Nodes of the demo have no BMCs, but for those of a day.
+_PRESETS: Final = tuple(str(name) for name, preset in PRESETS.items() if not preset.sleeps)
 _NODES: Final = 40
 _PODS: Final = 300
 _DURATION_S: Final = 180.0
@@ -26,7 +28,8 @@ placement. Ends by itself or with Ctrl-C. Results are written to a new directory
 _EPILOG: Final = """\
 examples:
   joulie-demo                           40 nodes and 300 pods on a control plane of its own, 3 minutes (`just demo`)
-  joulie-demo --policy static_partition --seed 2
+  joulie-demo --preset documents        half of the nodes eco and capped, as the project's documents describe
+  joulie-demo --policy queue_aware_v1   eco nodes as performance pods leave room for
   joulie-demo --keep                    then `kubectl get nodetwins`, and the live page whose address is printed
   joulie-demo --day                     a day without and with nodes that sleep, 20 minutes
   joulie-demo --kind                    the same nodes in a kind cluster (`just kind-up`, `just kind-demo`)
@@ -44,14 +47,15 @@ class Options:
 
     `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes. With `day` the run is a
     day of 24 hours, without and with nodes that sleep. `kind` adds the nodes to the cluster of `just kind-up` instead
-    of starting a development cluster.
+    of starting a development cluster. `policy` plans in place of that of the preset; None leaves the preset as it is.
     """
 
     nodes: int
     pods: int
     duration_s: float
     seed: int
-    policy: str
+    preset: PresetName
+    policy: str | None
     trace: Path | None
     scale: float
     out: Path
@@ -59,14 +63,19 @@ class Options:
     day: bool
     kind: bool
 
+    @property
+    def steered_by(self) -> str:
+        """Policy or preset that steers the nodes, for titles."""
+        return f"preset {self.preset}" if self.policy is None else self.policy
+
 
 def parse_options(argv: Sequence[str]) -> Options:
     """Parse the command line; argparse exits the process if it is invalid."""
     parser = _parser()
     found = parser.parse_args(argv)
     trace: Path | None = None
-    if found.day and (found.trace is not None or found.policy is not None or found.keep):
-        parser.error("--day cannot be used with --trace, --policy or --keep: it runs two clusters of its own")
+    if found.day and any((found.trace, found.policy, found.preset, found.keep)):
+        parser.error("--day cannot be used with --trace, --policy, --preset or --keep: it runs two clusters of its own")
     if found.day and found.kind:
         parser.error("--day cannot be used with --kind: its nodes sleep in a cluster of its own")
     if found.trace is not None:
@@ -88,7 +97,8 @@ def parse_options(argv: Sequence[str]) -> Options:
         pods=found.pods if found.pods is not None else pods,
         duration_s=found.duration if found.duration is not None else duration_s,
         seed=found.seed,
-        policy=found.policy if found.policy is not None else DEFAULT_POLICY,
+        preset=_preset(found),
+        policy=found.policy,
         trace=trace,
         scale=found.scale if found.scale is not None else _TRACE_SCALE,
         out=found.out,
@@ -96,6 +106,13 @@ def parse_options(argv: Sequence[str]) -> Options:
         day=found.day,
         kind=found.kind,
     )
+
+
+def _preset(found: argparse.Namespace) -> PresetName:
+    """Return the preset; a policy without one stands beside the score that knows of eco nodes."""
+    if found.preset is not None:
+        return PresetName(found.preset)
+    return DEFAULT_PRESET if found.policy is None else PresetName.DOCUMENTS
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -120,10 +137,14 @@ def _parser() -> argparse.ArgumentParser:
         f" {_DAY_DURATION_S:.0f} of a day)",
     )
     add("--seed", type=int, default=1, help="seed of the generated workload (default 1)")
-    add(
-        "--policy",
-        choices=sorted(POLICIES),
-        help=f"policy of the operator (default {DEFAULT_POLICY})",
+    steering = parser.add_mutually_exclusive_group()
+    steering.add_argument(
+        "--preset",
+        choices=_PRESETS,
+        help=f"settings of operator and extender: docs/presets.md (default {DEFAULT_PRESET})",
+    )
+    steering.add_argument(
+        "--policy", choices=sorted(POLICIES), help=f"policy of the operator, with the preset {PresetName.DOCUMENTS}"
     )
     add(
         "--trace",

@@ -55,7 +55,7 @@ def make_scenario(options: Options) -> Scenario:
         node_cpu_milli=min(cpu_milli(found) for found in classes),
         gpu_resources=gpu_resources(classes),
     )
-    title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.policy}"
+    title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.steered_by}"
     return Scenario(title, classes, work_of(classes, generate(mix, seed=options.seed)))
 
 
@@ -71,7 +71,7 @@ def _replayed(options: Options, directory: Path) -> Scenario:
         longest_s=options.duration_s - window_s,
     )
     nodes = sum(group.count for group in groups)
-    title = f"openb-2023 at {options.scale:g}: {nodes} nodes, {len(items)} pods, {options.policy}"
+    title = f"openb-2023 at {options.scale:g}: {nodes} nodes, {len(items)} pods, {options.steered_by}"
     classes = node_classes(groups)
     return Scenario(title, classes, work_of(classes, items))
 

@@ -1,11 +1,13 @@
 """Settings of Joulie's services in a demo, and the same for the discrete-event simulator."""
 
+from dataclasses import replace
 from typing import Final
 
+from joulie_api.presets import PRESETS
 from joulie_core.durations import format_duration
-from joulie_core.policy import queue_aware_v1
+from joulie_core.policy import queue_aware_v1, static_partition
 from joulie_sim.demo.options import Options
-from joulie_sim.engine.arms import JoulieSettings
+from joulie_sim.engine.arms import PRESET_ARMS, JoulieSettings
 
 AGENT_SHARDS: Final = 2
 #: Of the operator and the agents.
@@ -18,9 +20,13 @@ _QUEUE_SETTINGS: Final = {"queue_hp_base_frac": 0.25, "queue_perf_per_hp_node": 
 
 
 def operator_env(options: Options) -> dict[str, str]:
-    """Return the settings of the operator: a short interval and the policy."""
+    """Return the settings of the operator beside those of the preset: a short interval and the policy.
+
+    The policy is always there: a release of the chart keeps the values of earlier demos.
+    """
+    preset_policy = PRESETS[options.preset].operator.get("POLICY_TYPE", static_partition.NAME)
     return {
-        "POLICY_TYPE": options.policy,
+        "POLICY_TYPE": options.policy or preset_policy,
         "RECONCILE_INTERVAL": format_duration(INTERVAL_S),
         "PLAN_DEBOUNCE": format_duration(_PLAN_DEBOUNCE_S),
         **{name.upper(): str(value) for name, value in _QUEUE_SETTINGS.items()},
@@ -33,6 +39,11 @@ def agent_env() -> dict[str, str]:
 
 
 def joulie_settings(options: Options) -> JoulieSettings:
-    """Return the settings of the operator for the discrete-event simulator."""
+    """Return the settings of operator and extender for the discrete-event simulator."""
+    joulie = PRESET_ARMS[options.preset].joulie
+    assert joulie is not None, "an arm of a preset is one with Joulie"
+    settings = replace(joulie, plan_debounce_s=_PLAN_DEBOUNCE_S)
+    if options.policy is None:
+        return settings
     values = _QUEUE_SETTINGS if options.policy == queue_aware_v1.NAME else {}
-    return JoulieSettings(policy=options.policy, policy_values=values, plan_debounce_s=_PLAN_DEBOUNCE_S)
+    return replace(settings, policy=options.policy, policy_values=values)

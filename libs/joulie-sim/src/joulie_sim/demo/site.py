@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from joulie_api.presets import PRESETS
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.host.ports import LOOPBACK, free_port
@@ -62,7 +63,12 @@ async def open_devcluster(options: Options, scenario: Scenario, reporter: Report
     async with DevCluster(config, reporter=reporter) as cluster:
         reporter.note(f"control plane and {scenario.node_count} nodes are up in {now_s() - begun_s:.0f} s")
         address = f"{LOOPBACK}:{free_port()}"
-        env = {Service.OPERATOR: {**operator_env(options), "UI_ADDR": address}, Service.AGENT: agent_env()}
+        preset = PRESETS[options.preset]
+        env: dict[Service, Mapping[str, str]] = {
+            Service.OPERATOR: {**preset.operator, **operator_env(options), "UI_ADDR": address},
+            Service.AGENT: agent_env(),
+            Service.EXTENDER: preset.extender,
+        }
         async with JoulieStack(cluster, StackConfig(agent_shards=AGENT_SHARDS, env=env)) as stack:
             reporter.note(f"simulator, operator, agents and extender are up in {now_s() - begun_s:.0f} s")
             yield Site(

@@ -60,7 +60,7 @@ class DemoComparison:
 
     @property
     def conclusion(self) -> str:
-        """What the three runs show: the saving, or that the simulator is too inexact to show one."""
+        """Result of the three runs: the saving, or that the simulator is too inexact to show one."""
         error = f"the simulator's error of {abs(self.error_pct):.1f} %"
         if abs(self.saved_pct) <= abs(self.error_pct):
             return f"no saving shown: the difference of {self.saved_pct:+.1f} % is within {error}"

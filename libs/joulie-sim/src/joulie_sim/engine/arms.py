@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from joulie_api.presets import PRESETS, Preset, PresetName
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps import ClassCapSettings
 from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
+from joulie_core.policy.registry import POLICIES
 from joulie_core.scoring import energy_v1, energy_v2
+from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.sleep import SleepSettings
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
@@ -225,3 +228,35 @@ _ARMS: Final = (
 )
 #: By name, in the order in which tables show them.
 ARMS: Final[Mapping[str, Arm]] = {arm.name: arm for arm in _ARMS}
+
+
+def _settings_of(preset: Preset) -> JoulieSettings:
+    """Return the settings that the variables of a preset stand for.
+
+    Raises:
+        ValueError: a variable has no setting here, so that no arm can stand for the preset.
+    """
+    left = {**preset.operator, **preset.extender}
+    policy = left.pop("POLICY_TYPE", static_partition.NAME)
+    fields = [field for field in POLICIES[policy].settings.model_fields if field.upper() in left]
+    values = {field: float(left.pop(field.upper())) for field in fields}
+    score = ScoreSettings(
+        policy=left.pop("SCORE_POLICY", DEFAULT_SCORE.name), score_max=int(left.pop("SCORE_MAX", "100"))
+    )
+    if left:
+        raise ValueError(f"no setting of an arm for {', '.join(left)}")
+    return JoulieSettings(policy=policy, policy_values=values, score=score)
+
+
+def _arm_of(preset: Preset) -> Arm:
+    settings = _settings_of(preset)
+    make = SleepingArm if preset.sleeps else Arm
+    return next(
+        arm
+        for arm in _ARMS
+        if arm == make(name=arm.name, summary=arm.summary, nodes_to_score_pct=_ALL_NODES, joulie=settings)
+    )
+
+
+#: The arm that stands for each preset: the one with its settings, and with the defaults of a NodeSleepPolicy.
+PRESET_ARMS: Final[Mapping[PresetName, Arm]] = {name: _arm_of(preset) for name, preset in PRESETS.items()}

@@ -78,10 +78,8 @@ class EnergyScores(EnergyRows):
         if number is None:
             curves = self._machines.groups[group].power.curves
             assert curves is not None, "machines have known CPUs"
-            # As a twin has them: percent with one decimal.
-            shares = (round(share * 100.0, 1) / 100.0 for share in (budget.cpu_share, budget.gpu_share))
             number = self._table_numbers[group, budget] = len(self._tables)
-            self._tables.append(energy_table(curves, *shares))
+            self._tables.append(energy_table(curves, budget.cpu_pct / 100.0, budget.gpu_pct / 100.0))
         return number
 
     def _refresh(self, node: int) -> None:

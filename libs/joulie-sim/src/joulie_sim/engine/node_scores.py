@@ -25,6 +25,7 @@ from joulie_core.scoring.state import (
     HIGHEST_CONGESTION_PCT,
     STEADY_TREND_SCALE,
     ClusterTerms,
+    NodeSituation,
     TwinSnapshot,
     congestion_pct,
     pressure,
@@ -206,18 +207,8 @@ class NodeScores:
             idle = TwinSnapshot(
                 published.schedulable_class, measured_watts=0.0, capped_watts=round(published.budget.capped_watts, 1)
             )
-            rows = self._rows[key] = tuple(
-                prepare_row(
-                    idle,
-                    stale=False,
-                    power=self._machines.groups[group].power,
-                    coefficients=self._settings.coefficients,
-                    pue=None,
-                    workload_class=workload_class,
-                    trend_scale=STEADY_TREND_SCALE,
-                )
-                for workload_class in _CLASSES
-            )
+            situation = NodeSituation(idle, self._machines.groups[group].power, self._settings.coefficients)
+            rows = self._rows[key] = tuple(prepare_row(situation, each, STEADY_TREND_SCALE) for each in _CLASSES)
         return rows
 
     def _assume(self, node: int) -> None:

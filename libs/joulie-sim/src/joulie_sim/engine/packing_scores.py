@@ -5,11 +5,10 @@ from typing import Final
 import numpy as np
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.marginal import Coefficients
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.energy_v1 import TENTHS, tenth_of
 from joulie_core.scoring.energy_v2 import PackingScore
-from joulie_core.scoring.state import TwinSnapshot
+from joulie_core.scoring.state import STEADY_TREND_SCALE, NodeSituation, TwinSnapshot
 from joulie_sim.engine.arrays import Ints
 from joulie_sim.engine.control_plane import PublishedNode
 from joulie_sim.engine.energy_scores import EnergyRows
@@ -52,9 +51,8 @@ class PackingScores(EnergyRows):
         return TwinSnapshot(
             published.schedulable_class,
             measured_watts=self._measured.item(node),
-            # As a twin has them: percent with one decimal.
-            cpu_cap_share=round(budget.cpu_share * 100.0, 1) / 100.0,
-            gpu_cap_share=round(budget.gpu_share * 100.0, 1) / 100.0,
+            cpu_cap_share=budget.cpu_pct / 100.0,
+            gpu_cap_share=budget.gpu_pct / 100.0,
             assumed_watts=self._assumed_watts.item(node),
             held_cores=self._held_milli.item(node) / 1000.0,
             held_gpus=float(self._held_gpus.item(node)),
@@ -69,19 +67,10 @@ class PackingScores(EnergyRows):
         if published is None:
             return
         power = self._machines.groups[self._machines.group.item(node)].power
-        twin = self.snapshot(node, published)
+        situation = NodeSituation(self.snapshot(node, published), power)
         self._tenths[node] = self._tenth(node)
         for place, workload_class in enumerate(_CLASSES):
-            row = _POLICY.row(
-                twin,
-                stale=False,
-                power=power,
-                coefficients=Coefficients(),
-                pue=None,
-                workload_class=workload_class,
-                trend_scale=1.0,
-            )
-            self._set_row(place, node, row)
+            self._set_row(place, node, _POLICY.row(situation, workload_class, STEADY_TREND_SCALE))
 
     def _refresh_all(self) -> None:
         # A node's row changes with a report only where its load is measured, which few reports move by a tenth.

@@ -39,7 +39,7 @@ class SteadyMix:
 
     @property
     def measured(self) -> MeasuredWindow:
-        """What is to be measured."""
+        """The part of the simulation that is to be measured."""
         return MeasuredWindow(self.warm_up_s, self.warm_up_s + self.window_s)
 
 

@@ -18,7 +18,7 @@ from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.records import MINUTE_S, IdlePower, MeasuredWindow, MinuteRecords, SimulationResult
-from joulie_sim.pod_figures import slowdown, stretch, wait
+from joulie_sim.pod_figures import mean, percentile, slowdown, stretch, wait
 
 _MILLI: Final = 1000.0
 _POOLS: Final = ("cpu", "gpu")
@@ -204,7 +204,7 @@ def summarize(
         it_kwh=measured.it_joules / JOULES_PER_KWH,
         facility_kwh=measured.facility_joules / JOULES_PER_KWH,
         peak_kw=float(measured.watts.max(initial=0.0)) / 1000.0,
-        ramp_p99_kw=_percentile(ramps, 99) / 1000.0,
+        ramp_p99_kw=(percentile(ramps, 0.99) or 0.0) / 1000.0,
         idle_kw=result.idle_watts / 1000.0,
         idle_facility_kw=result.idle_facility_watts / 1000.0,
         jobs=int(measured.arrived.sum()),
@@ -263,22 +263,14 @@ def _group(jobs: Jobs, measured: _Measured, members: Bools, workload_class: Work
         jobs=int(arrived.sum()),
         done=int(finished.sum()),
         work_device_hours=float(received_s.sum()) / SECONDS_PER_HOUR,
-        stretch_mean=_mean(stretches),
-        stretch_p50=_percentile(stretches, 50),
-        stretch_p95=_percentile(stretches, 95),
-        stretch_p99=_percentile(stretches, 99),
-        wait_p99_s=_percentile(wait(jobs.arrives_s[finished], measured.started_s[finished]), 99),
-        slowdown_mean=_mean(slowdown(measured.started_s[finished], *times)),
+        stretch_mean=mean(stretches) or 0.0,
+        stretch_p50=percentile(stretches, 0.5) or 0.0,
+        stretch_p95=percentile(stretches, 0.95) or 0.0,
+        stretch_p99=percentile(stretches, 0.99) or 0.0,
+        wait_p99_s=percentile(wait(jobs.arrives_s[finished], measured.started_s[finished]), 0.99) or 0.0,
+        slowdown_mean=mean(slowdown(measured.started_s[finished], *times)) or 0.0,
     )
 
 
 def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else 0.0
-
-
-def _mean(values: Floats) -> float:
-    return float(values.mean()) if len(values) else 0.0
-
-
-def _percentile(values: Floats, percent: float) -> float:
-    return float(np.percentile(values, percent)) if len(values) else 0.0

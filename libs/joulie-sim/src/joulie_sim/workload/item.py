@@ -10,7 +10,6 @@ from joulie_core.power.draw import WorkKind
 from joulie_sim.annotations import CPU_UTILIZATION, DURATION, GPU_UTILIZATION
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
-AMD_GPU: Final = "amd.com/gpu"
 #: Label of every pod of a workload, so that they can be watched and deleted together.
 WORKLOAD_LABEL: Final = "sim.joulie.io/workload"
 

@@ -4,10 +4,11 @@ Names, modes, values and symbolic links are those of the kernel; `joulie_testing
 """
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from joulie_testing.agent.kernel.parse import cpu_list
 from joulie_testing.agent.machine_spec import Cpu, Limit, MachineSpec, Zone
 
 UW_PER_WATT: Final = 1_000_000
@@ -40,23 +41,23 @@ class MachineFiles:
         cpus = self._spec.cpus()
         online = [cpu for cpu in cpus if cpu.number not in offline]
         shutil.rmtree(self._sys / CPU_ROOT, ignore_errors=True)
-        self._put(f"{CPU_ROOT}/online", _list(cpu.number for cpu in online))
+        self._put(f"{CPU_ROOT}/online", cpu_list(cpu.number for cpu in online))
         self._put(f"{CPU_ROOT}/present", f"0-{len(cpus) - 1}")
-        self._put(f"{CPU_ROOT}/offline", _list(offline))
+        self._put(f"{CPU_ROOT}/offline", cpu_list(offline))
         for cpu in cpus:
             self._put(f"{CPU_ROOT}/cpu{cpu.number}/uevent", "")
             self._put_idle_states(cpu)
             if cpu.number not in offline:
                 self._put_place(cpu, online)
         if self._spec.efficiency_cores:
-            self._put("devices/cpu_core/cpus", _list(cpu.number for cpu in online if not cpu.efficient))
-            self._put("devices/cpu_atom/cpus", _list(cpu.number for cpu in online if cpu.efficient))
+            self._put("devices/cpu_core/cpus", cpu_list(cpu.number for cpu in online if not cpu.efficient))
+            self._put("devices/cpu_atom/cpus", cpu_list(cpu.number for cpu in online if cpu.efficient))
         self._put_policies(online)
         (self._proc / "cpuinfo").write_text("\n".join(self._processor(cpu) for cpu in online) + "\n", encoding="ascii")
 
     def _put_place(self, cpu: Cpu, online: list[Cpu]) -> None:
         directory = f"{CPU_ROOT}/cpu{cpu.number}/topology"
-        siblings = _list(each.number for each in online if each.core_id == cpu.core_id)
+        siblings = cpu_list(each.number for each in online if each.core_id == cpu.core_id)
         self._put(f"{directory}/physical_package_id", cpu.package)
         self._put(f"{directory}/die_id", cpu.die)
         self._put(f"{directory}/core_id", cpu.core)
@@ -173,14 +174,3 @@ class MachineFiles:
         directory = self._sys / "class/powercap"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / Path(path).name).symlink_to(Path("../..") / path)
-
-
-def _list(numbers: Iterable[int]) -> str:
-    """Write CPUs as the kernel does: `0-3,8`."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -80,7 +80,7 @@ class MachineShape:
 
     @property
     def nodes_with_cpus(self) -> int:
-        """How many NUMA nodes have CPUs; they come first."""
+        """Number of NUMA nodes that have CPUs; they come first."""
         return self.packages * self.dies_per_package * self.nodes_per_die
 
     def package_of(self, node: int) -> int:

@@ -231,7 +231,7 @@ def _with_tuning(report: ControlReport, tuned: ControlOutcome | None) -> Control
 
 
 def _absent(inputs: Inputs) -> Reason:
-    """Why a subsystem without an intent has none."""
+    """Reason why a subsystem without an intent has none."""
     if inputs.target is not None:
         return Reason.NO_INTENT
     return Reason.LOST_CONTROL if inputs.lost else Reason.NO_PROFILE

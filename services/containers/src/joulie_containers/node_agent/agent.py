@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -29,23 +28,15 @@ from joulie_containers.node_agent.pod_events import PodEvents
 from joulie_containers.node_agent.published import StatePublisher
 from joulie_containers.node_agent.pusher import PACE, Pace, Pusher
 from joulie_containers.node_agent.selection import Selection, select
+from joulie_containers.node_agent.status_details import adjustment_entry, policy_entry, shortfalls_of
 from joulie_containers.node_agent.status_entries import Seen, StatusEntries
 from joulie_containers.resource_api.cluster import serve_cluster
 from joulie_containers.resource_api.config import ConfigClient
 from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_containers.resource_api.transport import ResourceApiError
-from joulie_core.kinds.adjustment import MOST_ERRORS, WHOLE_OBJECT, names_node
+from joulie_core.kinds.adjustment import names_node
 from joulie_core.kinds.base import Profile
-from joulie_core.kinds.bounds import cut_text
-from joulie_core.kinds.container_policy import PolicyOutcome
 from joulie_core.node import Node
-
-#: Bounds of the schemas of the status.
-_cut_error: Final = cut_text(4096)
-_cut_adjustment_error: Final = cut_text(1024)
-_cut_path: Final = cut_text(256)
-_cut_shortfall: Final = cut_text(1024)
-_MOST_IGNORED: Final = 32
 
 _SELECT: Final = "selection of container policies"
 
@@ -198,7 +189,7 @@ class NodeAgent:
                 self._failures.recovered()
                 if state != self._state:
                     self._state = state
-                    self._shortfalls = _shortfalls(state)
+                    self._shortfalls = shortfalls_of(state)
                     self.wake()
             await asyncio.sleep(self._pace.poll_interval_s)
 
@@ -234,7 +225,7 @@ class NodeAgent:
             self._applying = applying
             self._turn += 1
         self._entries.apply(applying)
-        if self._pushed is not None and _same(self._pushed.applied, self._selection.applied):
+        if self._pushed is not None and self._pushed.applied == self._selection.applied:
             self._report(*self._pushed)  # what the hardware does not serve changes without a push
         if self._selection.conflict is not None:
             for each in self._selection.objects:
@@ -282,14 +273,8 @@ class NodeAgent:
             self._status_pusher.wake()
 
     def _report(self, each: NodeObject, error: str, ignored: Iterable[str] = ()) -> None:
-        if not error and not self._report_success and not self._shortfalls:
-            self._entries.want(each, None)
-            return
-        outcome = PolicyOutcome.FAILURE if error else PolicyOutcome.SUCCESS
-        errors = {"errors": _cut_error(error)} if error else {}
-        named = [_cut_path(path) for path in islice(ignored, _MOST_IGNORED)]
-        details = {**errors, **({"ignored": named} if named else {}), **self._shortfalls}
-        self._entries.want(each, {"status": str(outcome), "generation": each.generation, **details})
+        reported = error or self._report_success or self._shortfalls
+        self._entries.want(each, policy_entry(each, error, ignored, self._shortfalls) if reported else None)
 
     def _wanted_adjustments(self) -> _Wanted | None:
         wanted = self._wanted()
@@ -302,8 +287,7 @@ class NodeAgent:
         manifests = {each.key.name: each.manifest() for each in wanted.adjustments}
         refused = await self._manager.set_adjustments(self._node_name, manifests)
         for each in wanted.adjustments:
-            shown = _shown(refused.get(each.key.name, {}))
-            self._entries.want(each, {"generation": each.generation, "errors": shown} if shown else None)
+            self._entries.want(each, adjustment_entry(each, refused.get(each.key.name, {})))
         self._status_pusher.wake()
 
     def _wanted_profile(self) -> _Wanted | None:
@@ -313,22 +297,3 @@ class NodeAgent:
     async def _push_profile(self, wanted: _Wanted) -> None:
         assert wanted.profile is not None
         await self._manager.set_power_profile(wanted.profile)
-
-
-def _shortfalls(state: pb.ManagerStatus) -> dict[str, object]:
-    found = {"cpuClasses": state.cpu_classes_problem, "interrupts": state.interrupts_problem}
-    return {name: _cut_shortfall(text) for name, text in found.items() if text}
-
-
-def _same(each: NodeObject, other: NodeObject | None) -> bool:
-    """Return whether two are one generation of one object; their status may differ."""
-    return other is not None and (each.key, each.uid, each.generation) == (other.key, other.uid, other.generation)
-
-
-def _shown(errors: Mapping[str, str]) -> dict[str, object]:
-    """Return what the status shows of the errors of an Adjustment."""
-    shown = {place or WHOLE_OBJECT: _cut_adjustment_error(text) for place, text in sorted(errors.items())}
-    if len(shown) <= MOST_ERRORS:
-        return shown
-    kept = dict(list(shown.items())[: MOST_ERRORS - 1])
-    return {**kept, "more": f"{len(shown) - len(kept)} more errors"}

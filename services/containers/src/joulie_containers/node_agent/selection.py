@@ -25,7 +25,7 @@ class Selection:
 
     @property
     def conflict(self) -> str | None:
-        """Why none of several objects configures the node."""
+        """Reason why none of several objects configures the node."""
         if len(self.objects) <= 1:
             return None
         names = ", ".join(str(each.key) for each in self.objects)

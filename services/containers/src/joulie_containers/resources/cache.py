@@ -136,7 +136,7 @@ class Cache:
 
     @property
     def problem(self) -> str | None:
-        """Why the last save failed; None where it did not."""
+        """Reason why the last save failed; None where it did not."""
         return self._failures.problem()
 
     def load(self) -> CacheContent | None:

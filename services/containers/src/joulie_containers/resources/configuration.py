@@ -118,7 +118,7 @@ class Configuration:
 
     @property
     def problem(self) -> str | None:
-        """Why the newest configuration is not in force; None where it is."""
+        """Reason why the newest configuration is not in force; None where it is."""
         return self._failures.problem()
 
     async def start(self, cached: Mapping[str, Any] | None) -> None:

@@ -86,7 +86,7 @@ class CreationControllers:
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """Why a kind of class cannot be used on this host, by kind; nothing for those that can."""
+        """Reasons why kinds of classes cannot be used on this host, by kind; nothing for those that can."""
         checks: Mapping[str, Callable[[Path], str | None]] = {"rdt": _rdt_problem, "blockio": _blockio_problem}
         return {name: why for name, check in checks.items() if (why := check(self._host_root)) is not None}
 

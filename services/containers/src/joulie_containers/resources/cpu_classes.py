@@ -42,12 +42,12 @@ class CpuClassController:
 
     @property
     def problem(self) -> str | None:
-        """Why classes are not applied; None where they are, or none is wanted."""
+        """Reason why classes are not applied; None where they are, or none is wanted."""
         return self._failures.problem()
 
     @property
     def shortfalls(self) -> Mapping[str, str]:
-        """What is not in force of each class that the actuator has, by class; a class that is met is absent."""
+        """Parts that are not in force of each class that the actuator has, by class; a class that is met is absent."""
         return {
             name: "; ".join(f"{each.control}: {each.message} (CPUs {each.cpus})" for each in state.unmet)
             for name, state in self.in_force.items()

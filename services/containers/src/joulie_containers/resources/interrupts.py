@@ -36,16 +36,16 @@ class InterruptController:
         self._failures = FailureLog(_log, failed="interrupts not moved", recovered="interrupts moved")
         self._unmet = FailureLog(_log, failed="some interrupts not moved", recovered="all interrupts moved")
         self.report = InterruptsReport()
-        """What the actuator has reported last."""
+        """The last report of the actuator."""
 
     @property
     def wanted(self) -> InterruptPlacement:
-        """What the container policy wants."""
+        """Wishes of the container policy."""
         return self._wanted
 
     @property
     def problem(self) -> str | None:
-        """Which interrupts are not where they should be, and why; None where all are."""
+        """Interrupts that are not where they should be, and why; None where all are."""
         return self._failures.problem() or self._unmet.problem()
 
     def define(self, controllable: tuple[str, ...]) -> None:

@@ -139,7 +139,7 @@ class ResourceManager:
 
     @property
     def configuration_problem(self) -> str | None:
-        """Why the newest configuration is not in force; None where it is."""
+        """Reason why the newest configuration is not in force; None where it is."""
         return self.configuration.problem
 
     async def start(self) -> None:

@@ -47,7 +47,7 @@ class MeasuredManager(Protocol):
 
     @property
     def counts(self) -> ManagerCounts:
-        """What has happened."""
+        """Counts of events since the process began."""
 
     @property
     def classes(self) -> CpuClassController:
@@ -67,7 +67,7 @@ class MeasuredManager(Protocol):
 
     @property
     def configuration_problem(self) -> str | None:
-        """Why the newest configuration is not in force; None where it is."""
+        """Reason why the newest configuration is not in force; None where it is."""
 
 
 class PipelineDurations:

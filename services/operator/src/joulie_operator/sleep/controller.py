@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from joulie_api.errors import KubeError, NotFound, NotLeader, TooManyRequests
+from joulie_api.errors import KubeError, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
 from joulie_api.wire import Versioned
@@ -25,18 +25,19 @@ from joulie_core.names import NodeName
 from joulie_core.sleep import NodePowerFacts, SleepRecord, SleepState, intent_of
 from joulie_core.sleep_state import SWITCHED_OFF
 from joulie_operator.events import Event
+from joulie_operator.sleep.evictions import SleepEvictions
 from joulie_operator.sleep.facts import HardwareOf, SleepFacts, gather
 from joulie_operator.sleep.left_off import OffReason, servers_off
 from joulie_operator.sleep.metrics import SleepMetrics
+from joulie_operator.sleep.nodes import WatchedNode
 from joulie_operator.sleep.notices import sleep_event
-from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.pacing import LoopTurns, PassPacing
-from joulie_operator.sleep.planner import SleepPlan, SleepPlanner
-from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_policies
+from joulie_operator.sleep.planner import SleepPlan, SleepPlanner, UsablePolicy, usable_policies
 from joulie_operator.sleep.power_requests import LostMarks, SleepPowerRequest, wanted_power
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
+from joulie_operator.sleep.windows import UnusableSpec
 from joulie_operator.sleep.writer import SleepWriter
 
 _log = structlog.get_logger()
@@ -93,6 +94,7 @@ class SleepController:
         self._failures = FailureLog(
             _log, failed="sleep write failed, will be repeated", recovered="sleep write succeeded"
         )
+        self._evictions = SleepEvictions(parts.writer, parts.metrics, parts.failures, self._failures)
         self._reads = FailureLog(_log, failed="no decision about sleep", recovered="decisions about sleep go on")
 
     async def run(self) -> None:
@@ -166,7 +168,7 @@ class SleepController:
         statuses: dict[str, NodeSleepPolicyStatus] = {}
         for name, policy in found.usable.items():
             with self._parts.failures.contained("status of a policy", policy=name):
-                statuses[name] = policy_status(policy, seen.policies[name], sight, found.plan.recommended.get(name))
+                statuses[name] = policy_status(policy, seen.policies[name], sight, found.plan)
         return statuses | {
             name: refused_status(seen.policies[name], error, sight.now_s) for name, error in found.errors.items()
         }
@@ -249,7 +251,7 @@ class SleepController:
             await self._attempt("condition of NodeBMC", left_off, node=bmc.name)
         draining = {name for name, record in settled.items() if intent_of(record.state).evict}
         if draining:
-            await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
+            await self._evictions.evict(pod for pod in seen.pods.values() if pod.node in draining)
 
     async def _request_power(
         self,
@@ -273,29 +275,6 @@ class SleepController:
                 request = replace(request, power=DesiredPower.UNMANAGED)
         if await self._parts.writer.request_power(bmc, request, now_s=now_s):
             _log.info("power requested", node=bmc.name, desired=request.power.value)
-
-    async def _evict(self, pods: Iterable[WatchedPod]) -> None:
-        for pod in pods:
-            if pod.role is not PodRole.MOVABLE or pod.ending:
-                continue
-            subject = {"pod": pod.name, "namespace": pod.namespace, "node": pod.node}
-            with self._parts.failures.contained("evict pod", **subject):
-                try:
-                    await self._parts.writer.evict(pod)
-                except NotLeader:
-                    raise
-                except TooManyRequests as error:
-                    self._parts.metrics.on_eviction("blocked")
-                    self._failures.failed(error, cause="budget", **subject)
-                except NotFound:
-                    self._parts.metrics.on_eviction("gone")
-                except KubeError as error:
-                    self._parts.metrics.on_eviction("failed")
-                    self._failures.failed(error, **subject)
-                else:
-                    self._parts.metrics.on_eviction("evicted")
-                    self._failures.recovered(**subject)
-                    _log.info("pod evicted", **subject)
 
     async def _attempt(self, what: str, write: Awaitable[None], **subject: str) -> None:
         """Make a write about `subject`; one that fails is logged, and repeated at the next pass."""

@@ -25,7 +25,8 @@ from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
 from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import epoch_seconds
-from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
+from joulie_operator.sleep.nodes import WatchedNode
+from joulie_operator.sleep.pods import PodRole, WatchedPod
 from joulie_operator.sleep.records import marked_shutdown, state_label
 from joulie_operator.sleep.surroundings import Surroundings
 from joulie_operator.sleep.watches import WatchedCluster

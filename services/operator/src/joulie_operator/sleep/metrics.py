@@ -86,3 +86,9 @@ def families(statuses: Mapping[str, NodeSleepPolicyStatus], off: Mapping[NodeNam
         ("policy",),
         (((name,), each.watts) for name, status in statuses.items() if (each := status.recommendation) is not None),
     )
+    yield gauge(
+        "joulie_operator_sleep_consolidation_watts",
+        "Estimate of the power of nodes that consolidation would empty, in watts; only in its mode Recommend.",
+        ("policy",),
+        (((name,), found.watts) for name, status in statuses.items() if (found := status.consolidation) is not None),
+    )

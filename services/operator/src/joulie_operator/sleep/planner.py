@@ -1,16 +1,19 @@
-"""The next record of every node, policy by policy; no I/O.
+"""The nodes of each policy, and the next record of every node, policy by policy; no I/O.
 
-Guarantees that only nodes of a policy in `Act` are put to sleep; that every other node which is not awake, or which
-Joulie switched off last, is woken; and that a recommendation changes nothing.
+Guarantees that a node belongs to at most one policy; that only nodes of a policy in `Act` are put to sleep; that every
+other node which is not awake, or which Joulie switched off last, is woken; and that a recommendation changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from joulie_api.failures import Failures
+from joulie_api.wire import Versioned
+from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SleepMode
+from joulie_core.kinds.node_sleep_policy import ConsolidationMode, MinAwakeSpec, SleepMode
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
     AwakeWindow,
@@ -21,14 +24,30 @@ from joulie_core.sleep import (
     SleepSettings,
     SleepState,
     decide,
+    to_empty,
 )
 from joulie_core.sleep.model import OTHERS
 from joulie_core.sleep.shutdowns import marked_shutdown
 from joulie_core.sleep_state import CLOSED_TO_PODS, SWITCHED_OFF
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UsablePolicy
+from joulie_operator.sleep.nodes import WatchedNode
+from joulie_operator.sleep.windows import UnusableSpec, windows_of
 
 _WORK: Final = "decide about sleep of a policy"
+
+
+@dataclass(frozen=True, slots=True)
+class UsablePolicy:
+    """A policy, and its nodes."""
+
+    name: str
+    mode: SleepMode
+    settings: SleepSettings
+    windows: tuple[AwakeWindow, ...]
+    nodes: frozenset[NodeName]
+    #: Selected nodes that belong to other policies: how many, by the name of the policy.
+    taken: Mapping[str, int]
+    selector: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +58,31 @@ class SleepPlan:
     records: Mapping[NodeName, SleepRecord]
     #: Nodes that would be asleep, by the name of a policy in `Recommend`.
     recommended: Mapping[str, frozenset[NodeName]]
+    #: Nodes that would be emptied, in that order, by the name of a policy whose consolidation is in `Recommend`.
+    to_empty: Mapping[str, tuple[SleepNode, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """The nodes that one decision is about, and its limits."""
-
-    names: frozenset[NodeName]
-    settings: SleepSettings
-    windows: tuple[AwakeWindow, ...] = ()
+def usable_policies(
+    policies: Iterable[Versioned[NodeSleepPolicy]], nodes: Mapping[str, WatchedNode], managed: Iterable[NodeName]
+) -> tuple[dict[str, UsablePolicy], dict[str, UnusableSpec]]:
+    """Return the policies that can be used, by name, and the errors of the others."""
+    usable: dict[str, UsablePolicy] = {}
+    errors: dict[str, UnusableSpec] = {}
+    everything = frozenset(name for name in managed if name in nodes)
+    owners: dict[NodeName, str] = {}
+    for policy in sorted(policies, key=lambda each: each.name):
+        spec = policy.model.spec
+        selected = {name for name in everything if spec.node_selector.items() <= nodes[name].node.labels.items()}
+        own = frozenset(selected - owners.keys())
+        taken = Counter(owners[name] for name in selected - own)
+        owners |= dict.fromkeys(own, policy.name)
+        try:
+            windows = windows_of(spec)
+        except UnusableSpec as error:
+            errors[policy.name] = error
+            continue
+        usable[policy.name] = UsablePolicy(policy.name, spec.mode, spec, windows, own, taken, spec.node_selector)
+    return usable, errors
 
 
 @dataclass(slots=True)
@@ -87,28 +122,41 @@ class SleepPlanner:
         for policy in acting:
             # What fails for one policy leaves its nodes in their states.
             with self.failures.contained(_WORK, policy=policy.name):
-                found = _decide(facts, current, _scope_of(policy), now_s)
+                found = _decide(policy, facts, current, now_s)
                 current |= found
                 decided |= found
         if released:
             # All of them have to be awake, as fast as the rates permit.
             all_nodes = MinAwakeSpec.model_construct(count=len(facts.nodes), spare=0)
             everything = self.release.model_copy(update={"min_awake": all_nodes})
+            rest = UsablePolicy("", SleepMode.ACT, everything, (), released, {}, {})
             together = SleepFacts({name: replace(node, group="") for name, node in facts.nodes.items()}, facts.pending)
-            with self.failures.contained(_WORK, policy=""):
-                decided |= _decide(together, current, _Scope(released, everything), now_s)
+            with self.failures.contained(_WORK, policy=rest.name):
+                decided |= _decide(rest, together, current, now_s)
         recommended: dict[str, frozenset[NodeName]] = {}
+        emptied: dict[str, tuple[SleepNode, ...]] = {}
         for policy in policies:
-            if policy.mode is SleepMode.RECOMMEND:
-                with self.failures.contained(_WORK, policy=policy.name):
-                    recommended[policy.name] = self._recommend(facts, current, policy, now_s)
+            if policy.mode is SleepMode.OBSERVE:
+                continue
+            with self.failures.contained(_WORK, policy=policy.name):
+                seen, states = facts, current
+                if policy.mode is SleepMode.RECOMMEND:
+                    seen, states = self._imagine(facts, current, policy, now_s)
+                    found = _decide(policy, seen, states, now_s)
+                    self._imagined |= found
+                    states = {**states, **found}
+                    closed = (name for name, record in found.items() if record.state in CLOSED_TO_PODS)
+                    recommended[policy.name] = frozenset(closed)
+                if policy.settings.consolidation.mode is ConsolidationMode.RECOMMEND:
+                    emptied[policy.name] = _to_empty(policy, seen, states, now_s)
         planned = {name for policy in policies if policy.mode is SleepMode.RECOMMEND for name in policy.nodes}
         self._imagined = {name: record for name, record in self._imagined.items() if name in planned}
-        return SleepPlan(decided, recommended)
+        return SleepPlan(decided, recommended, emptied)
 
-    def _recommend(
+    def _imagine(
         self, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], policy: UsablePolicy, now_s: float
-    ) -> frozenset[NodeName]:
+    ) -> tuple[SleepFacts, dict[NodeName, SleepRecord]]:
+        """Return what would be seen if a policy in `Recommend` had been in `Act`."""
         imagined = {name: record for name, record in self._imagined.items() if name in policy.nodes}
         for name, record in imagined.items():
             node = facts.nodes.get(name)
@@ -116,31 +164,38 @@ class SleepPlanner:
             if record.state in CLOSED_TO_PODS and (node is None or not node.empty):
                 imagined[name] = SleepRecord(since_s=now_s, sleeps=record.sleeps)
         nodes = {
-            name: _imagine(node, imagined.get(name), now_s) if name in policy.nodes else node
+            name: _imagined(node, imagined.get(name), now_s) if name in policy.nodes else node
             for name, node in facts.nodes.items()
         }
-        imagined_facts = SleepFacts(nodes, facts.pending)
-        found = _decide(imagined_facts, {**records, **imagined}, _scope_of(policy), now_s)
-        self._imagined |= found
-        return frozenset(name for name, record in found.items() if record.state in CLOSED_TO_PODS)
-
-
-def _scope_of(policy: UsablePolicy) -> _Scope:
-    return _Scope(policy.nodes, policy.settings, policy.windows)
+        return SleepFacts(nodes, facts.pending), {**records, **imagined}
 
 
 def _decide(
-    facts: SleepFacts,
-    records: Mapping[NodeName, SleepRecord],
-    scope: _Scope,
-    now_s: float,
+    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
 ) -> dict[NodeName, SleepRecord]:
-    """Decide about some nodes; the others count in their zones and have room for pods."""
+    """Decide about the nodes of a policy."""
+    cluster, used = _seen_by(policy, facts, records)
+    found = decide(cluster, used, now_s, policy.settings)
+    return {name: found[name] for name in policy.nodes if name in found}
+
+
+def _to_empty(
+    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
+) -> tuple[SleepNode, ...]:
+    """Return the nodes of a policy that consolidation would empty."""
+    cluster, used = _seen_by(policy, facts, records)
+    return tuple(node for node in to_empty(cluster, used, now_s, policy.settings) if node.name in policy.nodes)
+
+
+def _seen_by(
+    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord]
+) -> tuple[SleepCluster, dict[NodeName, SleepRecord]]:
+    """Return the nodes as a policy decides about them; those of others count in their zones and have room for pods."""
     nodes: list[SleepNode] = []
     used: dict[NodeName, SleepRecord] = {}
     for name, node in facts.nodes.items():
         record = records.get(name)
-        if name in scope.names:
+        if name in policy.nodes:
             nodes.append(node)
             if record is not None:
                 used[name] = record
@@ -150,12 +205,10 @@ def _decide(
             nodes.append(replace(node, group=OTHERS, power=None, ready=False if going else node.ready))
             if record is not None and record.state is SleepState.WAKING:
                 used[name] = record
-    cluster = SleepCluster(nodes=nodes, pending=facts.pending, windows=scope.windows)
-    found = decide(cluster, used, now_s, scope.settings)
-    return {name: found[name] for name in scope.names if name in found}
+    return SleepCluster(nodes=nodes, pending=facts.pending, windows=policy.windows), used
 
 
-def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:
+def _imagined(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:
     """Return a node as it would be seen in a state that is only imagined, with a wake path that is proved."""
     state = record.state if record is not None else SleepState.AWAKE
     off = state in SWITCHED_OFF

@@ -20,7 +20,7 @@ from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID, DesiredPower
 from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
 from joulie_core.sleep import Shutdown, SleepReason, SleepRecord, SleepState
 from joulie_core.timestamps import epoch_seconds, rfc3339
-from joulie_operator.sleep.objects import WatchedNode
+from joulie_operator.sleep.nodes import WatchedNode
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Watts = Annotated[float, msgspec.Meta(ge=0)]

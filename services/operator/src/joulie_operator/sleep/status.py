@@ -1,7 +1,7 @@
 """The status of a NodeSleepPolicy."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from joulie_core.kinds import Condition, NodeSleepPolicy, NodeSleepPolicyStatus
 from joulie_core.kinds.base import ConditionStatus, set_condition
 from joulie_core.kinds.node_sleep_policy import (
     MOST_NAMES,
+    ConsolidationStatus,
     PowerCyclesStatus,
     RackBootsStatus,
     SleepCounts,
@@ -19,12 +20,14 @@ from joulie_core.kinds.node_sleep_policy import (
 )
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepNode, SleepRecord, SleepState
-from joulie_core.sleep.bounds import BootRoom, rack_of, sleep_refusal
+from joulie_core.sleep.bounds import BootRoom, rack_of
+from joulie_core.sleep.machine import sleep_refusal
 from joulie_core.sleep.power_cycles import cycles_of_day
 from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
+from joulie_operator.sleep.planner import SleepPlan, UsablePolicy
+from joulie_operator.sleep.windows import UnusableSpec
 
 #: Characters of a message. A selector, and names of policies, are as long as people write them.
 _MOST_CHARACTERS: Final = 4_096
@@ -44,7 +47,7 @@ def policy_status(
     policy: UsablePolicy,
     seen: Versioned[NodeSleepPolicy],
     sight: SleepSight,
-    recommended: frozenset[NodeName] | None,
+    plan: SleepPlan,
 ) -> NodeSleepPolicyStatus:
     """Return the status of a policy that can be used.
 
@@ -52,9 +55,10 @@ def policy_status(
         policy: the policy.
         seen: its object.
         sight: what is seen and decided.
-        recommended: nodes that would be asleep; None in other modes than `Recommend`.
+        plan: what is decided and recommended.
     """
     facts, records, now_s = sight.facts, sight.records, sight.now_s
+    recommended, to_empty = plan.recommended.get(policy.name), plan.to_empty.get(policy.name)
     states = {name: records[name].state if name in records else SleepState.AWAKE for name in policy.nodes}
     counts = Counter(state.field for state in states.values())
     awake = [facts.nodes[name] for name, state in states.items() if state is SleepState.AWAKE]
@@ -82,6 +86,7 @@ def policy_status(
         rack_boots=_rack_boots(policy, sight),
         saved_watts=round(saved) if acting else None,
         recommendation=None if recommended is None else _recommendation(recommended, facts),
+        consolidation=None if to_empty is None else _consolidation(to_empty),
         quarantined=tuple(quarantined[:MOST_NAMES]),
         conditions=_conditions(seen, found, now_s),
     )
@@ -159,6 +164,15 @@ def _recommendation(names: Iterable[NodeName], facts: SleepFacts) -> SleepRecomm
     ordered = sorted(names)
     watts = sum(facts.nodes[name].idle_watts for name in ordered)
     return SleepRecommendation(asleep=len(ordered), watts=round(watts), nodes=tuple(ordered[:MOST_NAMES]))
+
+
+def _consolidation(nodes: Sequence[SleepNode]) -> ConsolidationStatus:
+    return ConsolidationStatus(
+        nodes=len(nodes),
+        pods=sum(len(node.movable_pods) for node in nodes),
+        watts=round(sum(node.idle_watts for node in nodes)),
+        names=tuple(node.name for node in nodes[:MOST_NAMES]),
+    )
 
 
 def _yes(reason: str, message: str = "") -> Condition:

@@ -10,7 +10,7 @@ from typing import Final
 from joulie_core.pod import Term
 from joulie_core.sleep import SleepPod
 from joulie_core.sleep.neighbours import Repelling
-from joulie_operator.sleep.objects import WatchedPod
+from joulie_operator.sleep.pods import WatchedPod
 from joulie_operator.sleep.volumes import WatchedClaim, WatchedVolume
 
 #: Terms of a node affinity that the claims of a pod may make; of more the pod is uncertain.

@@ -22,7 +22,8 @@ from joulie_api.resources import (
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet, read_daemon_set
-from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, read_pod
+from joulie_operator.sleep.nodes import WatchedNode, read_node
+from joulie_operator.sleep.pods import WatchedPod, read_pod
 from joulie_operator.sleep.volumes import WatchedClaim, WatchedVolume, read_claim, read_volume
 
 

@@ -21,7 +21,8 @@ from joulie_core.kinds.node_bmc import LEFT_OFF, DesiredPower
 from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.left_off import WAYS_OUT, OffReason
-from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod
+from joulie_operator.sleep.nodes import SLEEP_CONDITION, WatchedNode
+from joulie_operator.sleep.pods import WatchedPod
 from joulie_operator.sleep.power_requests import SleepPowerRequest
 from joulie_operator.sleep.records import mark_text, marked_shutdown, state_label, stored_text
 

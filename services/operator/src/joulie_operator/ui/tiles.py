@@ -9,14 +9,14 @@ from joulie_core import labels
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
+from joulie_core.sleep_state import SleepState
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.cluster import Eligibility, PodLoad
 from joulie_operator.conditions import ConditionType
 from joulie_operator.published import PublishedTarget, PublishedTwin
 
 _CLASSES: Final = frozenset(SchedulableClass)
-#: Value of the label of a node that is off.
-_ASLEEP: Final = "asleep"
+_ASLEEP: Final = SleepState.ASLEEP.label
 
 
 class NodeTile(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -23,8 +23,8 @@ from joulie_core.names import NodeName
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
-from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.planner import SleepPlan
+from joulie_operator.sleep.pods import read_pod
 from joulie_operator.sleep.records import stored_text
 from joulie_operator.sleep.writer import SleepWriter
 
@@ -102,7 +102,7 @@ class Decided:
         self.asked.append((facts, list(policies), now_s))
         if self.error is not None:
             raise self.error
-        return SleepPlan(dict(self.records), self.recommended)
+        return SleepPlan(dict(self.records), self.recommended, {})
 
 
 class World:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from joulie_api.errors import ApiError, NotFound, TooManyRequests
 from joulie_core.sleep import SleepState
-from joulie_operator.sleep.objects import read_pod
+from joulie_operator.sleep.pods import read_pod
 
 
 async def test_pods_that_move_are_evicted_from_nodes_that_drain_and_no_others(world):

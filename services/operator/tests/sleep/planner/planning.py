@@ -13,7 +13,7 @@ from joulie_core.sleep import (
     SleepState,
 )
 from joulie_operator.sleep.facts import SleepFacts
-from joulie_operator.sleep.policies import UsablePolicy
+from joulie_operator.sleep.planner import UsablePolicy
 
 NOW_S = 1_800_000_000.0
 GOING = [SleepState.CORDONED, SleepState.DRAINING, SleepState.POWERING_OFF, SleepState.ASLEEP]

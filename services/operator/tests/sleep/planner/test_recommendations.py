@@ -17,7 +17,9 @@ from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.kinds.node_sleep_policy import SleepMode
 from joulie_core.sleep import (
     NodePowerFacts,
+    SleepPod,
     SleepRecord,
+    SleepSettings,
     SleepState,
 )
 
@@ -52,6 +54,50 @@ def test_nodes_are_imagined_with_a_proved_wake_path_and_as_recommended_before(pl
     assert (second["b"].power.state, second["b"].ready, second["b"].cordoned) == (PowerState.ON, True, True)
     assert {name: each.state for name, each in used.items()} == {"a": SleepState.ASLEEP, "b": SleepState.CORDONED}
     assert second["c"].power is None
+
+
+def crowded(name, **changes):
+    """Return a node with a pod that can be moved, and without room for another."""
+    return node(name, movable_pods=(SleepPod({"cpu": 1.0}),), free={"cpu": 0.5}, **changes)
+
+
+def consolidates(mode, policy_mode, *nodes):
+    settings = SleepSettings(min_awake={"count": 0, "spare": 0}, consolidation={"mode": mode, "below_percent": 100})
+    return policy("p", *nodes, mode=policy_mode, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy_mode", "names"),
+    [
+        ("Recommend", SleepMode.RECOMMEND, ["a", "b"]),
+        ("Recommend", SleepMode.ACT, ["b"]),
+        ("Recommend", SleepMode.OBSERVE, None),
+        ("Act", SleepMode.RECOMMEND, None),
+        ("Act", SleepMode.ACT, None),
+        ("Off", SleepMode.RECOMMEND, None),
+    ],
+)
+def test_consolidation_names_nodes_of_the_policy_and_changes_none(planner, mode, policy_mode, names):
+    # `a` has no BMC: it sleeps only as it is imagined for a policy in Recommend.
+    rest = [node(f"rest-{number}", protected_pods=1, free={"cpu": 4.0}) for number in range(4)]
+    nodes = [crowded("a", power=None, idle_watts=300.0), crowded("b"), crowded("other"), *rest]
+    found = plan(planner, nodes, [consolidates(mode, policy_mode, "a", "b")], {"b": record(SleepState.AWAKE)})
+    emptied = found.to_empty.get("p")
+    assert (emptied and [each.name for each in emptied]) == names
+    if mode == "Recommend":
+        assert {each.state for each in found.records.values()} <= {SleepState.AWAKE}
+        assert not any(found.recommended.values())
+
+
+def test_nodes_that_would_sleep_anyway_take_no_pods_of_those_that_consolidation_would_empty(planner):
+    idle = SleepRecord(since_s=NOW_S - 7200, idle_since_s=NOW_S - 7200)
+    pod = SleepPod({"example.org/device": 1.0})
+    nodes = [node("a", movable_pods=(pod,)), node("empty", free={"example.org/device": 1.0})]
+    nodes += [node(f"rest-{number}", protected_pods=1, free={"cpu": 4.0}) for number in range(4)]
+    records = {each.name: idle for each in nodes}
+    found = plan(planner, nodes, [consolidates("Recommend", SleepMode.ACT, "a", "empty")], records)
+    assert found.records["empty"].state is SleepState.CORDONED
+    assert found.to_empty == {"p": ()}
 
 
 def test_what_each_policy_has_recommended_is_remembered_beside_the_others(planner, decisions):

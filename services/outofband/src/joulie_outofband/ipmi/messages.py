@@ -56,7 +56,7 @@ class DcmiLimit:
 
     @property
     def exception(self) -> LimitException:
-        """What the BMC does when it cannot hold the limit."""
+        """Action of the BMC when it cannot hold the limit."""
         return _EXCEPTIONS.get(self.action, LimitException.OTHER)
 
 

@@ -54,7 +54,7 @@ class GpuDeviceInfo:
 
     @property
     def limits(self) -> KnobLimits | None:
-        """What its power limit may be set to; None where it has none."""
+        """Range of its power limit; None where it has none."""
         if not self.max_mw:
             return None
         return KnobLimits(self.min_mw or round(self.max_mw * LOWEST_CAP_SHARE), self.max_mw)
@@ -97,7 +97,7 @@ class GpuDriver(Protocol):
 
     @property
     def generation(self) -> int:
-        """How often it has been opened. One more means that limits may be back at the driver's defaults."""
+        """Number of times that it has been opened. One more means that limits may be back at the driver's defaults."""
 
     def open(self) -> HardwareFailure | None:
         """Load the vendor's library and find the GPUs; None where that went well or was done before."""

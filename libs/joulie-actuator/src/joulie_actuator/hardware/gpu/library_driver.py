@@ -75,7 +75,7 @@ class LibraryDriver:
 
     @property
     def generation(self) -> int:
-        """How often the library has been opened."""
+        """Number of times that the library has been opened."""
         return self._generation
 
     def open(self) -> HardwareFailure | None:

@@ -69,7 +69,7 @@ class Balloon:
 
     @property
     def free_milli(self) -> int:
-        """How much its CPUs have beyond the requests; negative where it could not grow as far as it should."""
+        """Thousandths of a CPU beyond the requests; negative where it could not grow as far as it should."""
         return 1000 * len(self.cpus) - self.requested_milli
 
     def leaves(self) -> "Iterator[Balloon]":

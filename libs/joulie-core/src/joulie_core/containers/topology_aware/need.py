@@ -50,7 +50,7 @@ class CpuNeed:
 
     @property
     def total_milli(self) -> int:
-        """What the container requests altogether."""
+        """Thousandths of a CPU that the container requests altogether."""
         return WHOLE_CPU_MILLI * self.exclusive + self.milli
 
     def shared(self) -> "CpuNeed":

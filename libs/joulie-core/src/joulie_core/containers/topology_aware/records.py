@@ -50,7 +50,7 @@ class StoredGrant(NamedTuple):
 
     @property
     def previous(self) -> Previous:
-        """What the container has had."""
+        """Pool, number of exclusive CPUs and memory that the container has had."""
         return Previous(pool=self.pool.id, exclusive=self.exclusive, memory=self.memory or None, cold=self.record.cold)
 
 

@@ -30,7 +30,7 @@ class Supply:
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """How many shared CPUs each pool has."""
+        """Number of shared CPUs of each pool."""
         shared = self.shared
         return tuple([(pool.cpus & shared).bit_count() for pool in self.tree.pools])
 
@@ -47,7 +47,7 @@ class Supply:
 
     @cached_property
     def _removable_below(self) -> tuple[int, ...]:
-        """How many shared CPUs the pools below each pool leave it to remove, by their own needs."""
+        """Number of shared CPUs that the pools below each pool leave it to remove, by their own needs."""
         counts = self.counts
         below: list[int] = []
         removable: list[int] = []

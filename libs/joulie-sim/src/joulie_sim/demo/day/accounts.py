@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.sleep_state import SleepState
 from joulie_sim.demo.record import PodTrack
 from joulie_sim.energy import JOULES_PER_KWH
 
@@ -69,10 +71,16 @@ class ArmDay:
 
 
 def power_of(bmc_state: str, sleep_state: str | None) -> Power:
-    """Return what a server does; a server that is going off counts as awake, since it draws as much."""
-    if bmc_state == "Off":
+    """Return what a server does; a server that is going off counts as awake, since it draws as much.
+
+    Args:
+        bmc_state: `PowerState` by Redfish of the simulated BMC.
+        sleep_state: label of the node; None without it.
+    """
+    if bmc_state == PowerState.OFF:
         return Power.ASLEEP
-    return Power.WAKING if bmc_state == "PoweringOn" or sleep_state == "waking" else Power.AWAKE
+    waking = bmc_state == PowerState.POWERING_ON or sleep_state == SleepState.WAKING.label
+    return Power.WAKING if waking else Power.AWAKE
 
 
 def add_up(readings: Iterable[ServerReading]) -> tuple[dict[Power, float], dict[Power, int]]:

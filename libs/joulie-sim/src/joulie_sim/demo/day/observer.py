@@ -8,12 +8,13 @@ import aiohttp
 from joulie_api.client import KubeClient
 from joulie_core import labels
 from joulie_core.node import Node
+from joulie_core.sleep_state import SleepState
 from joulie_sim.bmc.machine import SimulatedServer
 from joulie_sim.demo.day.accounts import DaySample, ServerReading, add_up, power_of
 from joulie_sim.demo.day.wall_power import WallPower
 from joulie_sim.demo.observer import Observer
 
-_WAKING: Final = "waking"
+_WAKING: Final = SleepState.WAKING.label
 
 
 class DayObserver(Observer):

@@ -36,7 +36,7 @@ class KernelFaults:
 
     @property
     def hung(self) -> int:
-        """How many accesses wait for a fault to be taken away."""
+        """Number of accesses that wait for a fault to be taken away."""
         return self._hung
 
     def put(self, path: str, fault: KernelFault | None) -> None:

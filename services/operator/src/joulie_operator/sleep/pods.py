@@ -1,4 +1,4 @@
-"""Nodes and pods as the decision about sleep reads them.
+"""Pods as the decision about sleep reads them.
 
 Guarantees that what a pod needs is kept once for equal pods: a pod is reduced to the fields that decide where it fits,
 and those are the key.
@@ -16,18 +16,15 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.node_pods import ends_with_node
-from joulie_api.wire import decode_node, decode_pod
+from joulie_api.wire import decode_pod
 from joulie_api.wire.metadata import WireConditions, WireOwner, controller_of
-from joulie_api.wire.nodes import WireTaint, decode_node_state
 from joulie_api.wire.pods import WirePorts
-from joulie_core import labels
-from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
-from joulie_core.node import Node
+from joulie_core.demand import WorkloadClass, workload_class
+from joulie_core.labels import WORKLOAD_CLASS
 from joulie_core.pod import Container
 from joulie_core.powerest.pod_demand import requested
 from joulie_core.sleep import SleepPod
-from joulie_core.sleep.model import NodeTaint, PodToleration
-from joulie_core.text import printable
+from joulie_core.sleep.model import PodToleration
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.daemon_sets import meant_for
 from joulie_operator.sleep.pod_rules import is_simulated, read_rules
@@ -36,27 +33,19 @@ from joulie_operator.sleep.pod_rules import is_simulated, read_rules
 _Volume = dict[str, msgspec.Raw]
 #: A part that is not looked into; left out of what is written where the pod does not have it.
 _Part = msgspec.Raw | msgspec.UnsetType
-#: Characters of the reason of a maintenance that are shown.
-MOST_OF_MAINTENANCE: Final = 256
 #: Kinds of pods that are kept; clusters have some hundred.
 _KEPT: Final = 4096
 #: Namespace of the cluster's own pods; the chart's admission policy refuses the operator's evictions in it.
 _SYSTEM: Final = "kube-system"
 #: Of Cluster Autoscaler, which other tools follow too: `false` forbids an eviction, `true` allows that of local data.
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-
-
+#: Of Karpenter: `true` forbids an eviction.
+_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+#: Annotations of a standard pod; any other value is not known to be one.
+_STANDARD: Final = (None, WorkloadClass.STANDARD)
 #: API group and kind of the controllers that replace an evicted pod by another one that does the same. All others are
 #: of work that an eviction interrupts, or have rules of their own.
 _REPLACING: Final = frozenset({("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")})
-
-
-#: Of the taints that Kubernetes derives from the conditions of a Node.
-_NODE_CONDITIONS: Final = "node.kubernetes.io/"
-#: Taints of nodes that sleep, are not ready or cordoned, which is known of them otherwise.
-_PASSING: Final = frozenset(
-    {labels.ASLEEP_TAINT, *(f"{_NODE_CONDITIONS}{each}" for each in ("not-ready", "unreachable", "unschedulable"))}
-)
 #: What kube-scheduler says where it has looked at no node, for a claim that does not exist or is not bound: elsewhere
 #: it counts nodes for each reason. Waking nodes does not help.
 _NO_NODE_LOOKED_AT: Final = re.compile(r"0/\d+ nodes are available: [^\d]")
@@ -67,49 +56,11 @@ class PodRole(Enum):
 
     #: Of a DaemonSet, or static: ends with the node.
     NODE_OWN = auto()
-    #: Must not be evicted: in kube-system, of no controller that is known to replace it, with data on the node, or said
-    #: so by its owner.
+    #: Must not be evicted: in kube-system, of the class performance, of no controller that is known to replace it, with
+    #: data on the node, or said so by its owner.
     PROTECTED = auto()
     #: Its controller replaces it elsewhere.
     MOVABLE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedNode:
-    """A Node."""
-
-    node: Node
-    taints: tuple[WireTaint, ...]
-    #: Whether the condition Ready is True; False also while the kubelet is silent. None without the condition.
-    ready: bool | None
-    #: Reason and message of the condition about sleep; empty without it.
-    sleep_reason: str
-    sleep_message: str
-    #: Which boot of the server the kubelet is of; empty: unknown.
-    boot_id: str
-
-    @property
-    def cordoned(self) -> bool:
-        """Whether it has the taint of sleeping nodes."""
-        return any(taint.key == labels.ASLEEP_TAINT for taint in self.taints)
-
-    @property
-    def maintenance(self) -> str | None:
-        """Why, and by whom, the server is worked on; None where it is not."""
-        text = self.node.annotations.get(labels.MAINTENANCE)
-        return None if text is None else printable(text, MOST_OF_MAINTENANCE)
-
-    @property
-    def lasting_taints(self) -> tuple[NodeTaint, ...]:
-        """The taints that the node has also when it is awake and ready.
-
-        Those of its conditions, such as a full disk, are out of date while it sleeps.
-        """
-        return tuple(
-            NodeTaint(taint.key, taint.value or "", taint.effect)
-            for taint in self.taints
-            if taint.key not in _PASSING and not (self.cordoned and taint.key.startswith(_NODE_CONDITIONS))
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +152,6 @@ class _Tolerations(msgspec.Struct):
     tolerations: list[_Toleration] | None = None
 
 
-#: Type of the condition that nodes get which sleep.
-SLEEP_CONDITION: Final = f"{labels.PREFIX}Asleep"
-
 _PODS: Final = msgspec.json.Decoder(_Pod)
 _FITS: Final = msgspec.json.Decoder(_FitPod)
 _TOLERATIONS: Final = msgspec.json.Decoder(_Tolerations)
@@ -212,25 +160,6 @@ _NAMES: Final = msgspec.json.Decoder(str)
 _LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _ENCODER: Final = msgspec.json.Encoder()
-
-
-def read_node(raw: bytes) -> WatchedNode:
-    """Decode a Node.
-
-    Raises:
-        DecodeError: not a Node.
-    """
-    node = decode_node(raw)
-    state = decode_node_state(raw)
-    sleeping = state.report.find(SLEEP_CONDITION)
-    return WatchedNode(
-        node=node,
-        taints=tuple(state.taints),
-        ready=state.report.holds("Ready"),
-        sleep_reason=sleeping.reason if sleeping is not None else "",
-        sleep_message=sleeping.message if sleeping is not None else "",
-        boot_id=printable(state.report.boot_id, MOST_OF_BOOT_ID),
-    )
 
 
 def read_pod(raw: bytes) -> WatchedPod:
@@ -249,12 +178,13 @@ def read_pod(raw: bytes) -> WatchedPod:
     refused = scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
     volumes = spec.volumes or []
     simulated = all(is_simulated(each) for each in volumes)
-    fits = _kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated)
+    fits, demands = _kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated)
+    standard = demands is WorkloadClass.STANDARD and (meta.annotations or {}).get(WORKLOAD_CLASS) in _STANDARD
     return WatchedPod(
         name=meta.name,
         namespace=namespace,
         node=spec.node_name or None,
-        role=_role(meta, owner, volumes),
+        role=_role(meta, owner, volumes, standard=standard),
         ending=meta.deletion_timestamp is not None,
         unschedulable=refused and scheduled is not None and not _NO_NODE_LOOKED_AT.match(scheduled.message),
         daemon_set=f"{namespace}/{owner.name}" if owner is not None and of_daemon_set else "",
@@ -281,24 +211,26 @@ def _kept_labels(raw: bytes) -> Mapping[str, str]:
     return decode(_LABELS.decode, raw, "Pod") or _NO_LABELS
 
 
-def _role(meta: _PodMeta, owner: WireOwner | None, volumes: list[_Volume]) -> PodRole:
+def _role(meta: _PodMeta, owner: WireOwner | None, volumes: list[_Volume], *, standard: bool) -> PodRole:
     annotations = meta.annotations or {}
     if ends_with_node(annotations, owner.kind if owner is not None else ""):
         return PodRole.NODE_OWN
     safe = annotations.get(_SAFE_TO_EVICT)
     replaced = owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) in _REPLACING
-    if meta.namespace == _SYSTEM or not replaced or safe == "false":
+    refused = safe == "false" or annotations.get(_DO_NOT_DISRUPT) == "true"
+    if meta.namespace == _SYSTEM or not standard or not replaced or refused:
         return PodRole.PROTECTED
     local = any("emptyDir" in each or "hostPath" in each for each in volumes)
     return PodRole.PROTECTED if local and safe != "true" else PodRole.MOVABLE
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept_fit(spec: bytes, *, simulated: bool) -> SleepPod:
+def _kept_fit(spec: bytes, *, simulated: bool) -> tuple[SleepPod, WorkloadClass]:
+    """Return what decides where a pod fits, and the class that its constraints demand."""
     pod, rules = decode_pod(b'{"metadata":{},"spec":' + spec + b"}"), read_rules(spec)
     names = {"cpu", "memory", *_named(pod.containers), *_named(pod.init_containers), *pod.requests}
     amounts = {name: float(requested(pod, name)) for name in sorted(names)}
-    return SleepPod(
+    fit = SleepPod(
         requests={name: amount for name, amount in amounts.items() if amount} | {"pods": 1.0},
         node_selector=pod.node_selector,
         required_terms=pod.required_terms,
@@ -308,6 +240,7 @@ def _kept_fit(spec: bytes, *, simulated: bool) -> SleepPod:
         spreads=rules.spreads,
         uncertain=rules.uncertain or not simulated,
     )
+    return fit, workload_class(pod)
 
 
 def _named(containers: tuple[Container, ...]) -> set[str]:

@@ -7,7 +7,7 @@ from services.operator.tests.sleep.sleep_objects import controlled_by, owned_pod
 
 from joulie_api.errors import DecodeError
 from joulie_core.sleep.model import PodToleration
-from joulie_operator.sleep.objects import PodRole, read_pod
+from joulie_operator.sleep.pods import PodRole, read_pod
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -59,6 +59,25 @@ def test_a_controller_that_is_not_known_to_replace_pods_protects_them(api_versio
     owner = controlled_by(kind, "r", api_version=api_version)
     annotations = {} if safe is None else {SAFE: safe}
     assert read(owned_pod("p"), ownerReferences=[owner], annotations=annotations).role is PodRole.PROTECTED
+
+
+@pytest.mark.parametrize(
+    ("annotations", "selector", "role"),
+    [
+        ({}, {}, PodRole.MOVABLE),
+        ({"joulie.io/workload-class": "standard"}, {}, PodRole.MOVABLE),
+        ({"joulie.io/workload-class": "performance"}, {}, PodRole.PROTECTED),
+        ({"joulie.io/workload-class": "fast"}, {}, PodRole.PROTECTED),
+        ({}, {"joulie.io/power-profile": "performance"}, PodRole.PROTECTED),
+        ({}, {"joulie.io/power-profile": "eco"}, PodRole.MOVABLE),
+        ({"karpenter.sh/do-not-disrupt": "true"}, {}, PodRole.PROTECTED),
+        ({"karpenter.sh/do-not-disrupt": "false"}, {}, PodRole.MOVABLE),
+    ],
+)
+def test_only_standard_pods_that_do_not_refuse_are_moved(annotations, selector, role):
+    pod = owned_pod("p")
+    pod["spec"]["nodeSelector"] = selector
+    assert read(pod, annotations=annotations).role is role
 
 
 def test_an_owner_that_is_no_controller_replaces_no_pod():

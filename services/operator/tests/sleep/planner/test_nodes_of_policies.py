@@ -1,49 +1,27 @@
-"""NodeSleepPolicies as the decision takes them."""
-
-import json
-from zoneinfo import ZoneInfo
+"""The policies that can be used, with their limits, times and nodes."""
 
 import pytest
-from services.operator.tests.sleep.sleep_objects import seen_node
+from services.operator.tests.sleep.sleep_objects import seen_node, seen_policy, window
 
 from joulie_api.errors import DecodeError
-from joulie_api.wire import decode_kind
-from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_sleep_policy import SleepMode
 from joulie_core.names import NodeName
-from joulie_core.sleep import AwakeWindow
-from joulie_operator.sleep.policies import UnusableSpec, usable_policies, windows_of
+from joulie_operator.sleep.planner import usable_policies
 
 TIMES = {
     "minAwake": {"count": 3, "spare": 5, "spareOf": "Resources"},
     "maxAsleepPercent": 40,
     "idleSeconds": 11,
     "minAwakeSeconds": 12,
-    "drainBelowPercent": 13,
+    "consolidation": {"mode": "Act", "belowPercent": 13},
     "drainTimeoutSeconds": 14,
     "offTimeoutSeconds": 15,
     "bootTimeoutSeconds": 16,
     "bootAttempts": 4,
     "backOffSeconds": 17,
-    "rates": {"poweringOff": 5, "waking": 6, "wakingPerRack": 7, "powerCyclesPerDay": 8},
+    "rates": {"poweringOff": 5, "emptying": 2, "waking": 6, "wakingPerRack": 7, "powerCyclesPerDay": 8},
     "rackLabel": "dc.example/rack",
 }
-
-
-def policy(name="p", *, selector=None, mode="Act", **spec):
-    body = {"nodeSelector": selector or {"pool": "a"}, "mode": mode} | spec
-    raw = {"metadata": {"name": name, "resourceVersion": "1"}, "spec": body}
-    return decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
-
-
-def window(**changes):
-    return {
-        "days": ["Mon", "Sun"],
-        "start": "07:30",
-        "end": "24:00",
-        "timeZone": "Europe/Rome",
-        "minAwake": 7,
-    } | changes
 
 
 def usable(policies, managed=("n1", "n2", "n3")):
@@ -52,8 +30,8 @@ def usable(policies, managed=("n1", "n2", "n3")):
 
 
 def test_the_limits_and_times_of_a_policy_are_those_of_the_decision():
-    spec = policy(schedules=[window()], **TIMES).model.spec
-    found, _ = usable([policy(schedules=[window()], **TIMES)])
+    spec = seen_policy(schedules=[window()], **TIMES).model.spec
+    found, _ = usable([seen_policy(schedules=[window()], **TIMES)])
     assert found["p"].settings == spec
     assert spec.dump().items() >= TIMES.items()
 
@@ -61,7 +39,7 @@ def test_the_limits_and_times_of_a_policy_are_those_of_the_decision():
 @pytest.mark.parametrize("key", ["", "rack/", "/rack", "a/b/c", "Upper.example/rack", "rack label", "-rack", "r" * 64])
 def test_a_key_that_no_label_can_have_is_refused(key):
     with pytest.raises(DecodeError, match="rackLabel"):
-        policy(rackLabel=key)
+        seen_policy(rackLabel=key)
 
 
 @pytest.mark.parametrize(
@@ -69,34 +47,11 @@ def test_a_key_that_no_label_can_have_is_refused(key):
 )
 def test_a_bound_that_would_stop_everything_or_bind_nothing_is_refused(rates):
     with pytest.raises(DecodeError, match=next(iter(rates))):
-        policy(rates=rates)
-
-
-def test_a_window_has_days_minutes_zone_and_nodes():
-    assert windows_of(policy(schedules=[window()]).model.spec) == (
-        AwakeWindow(
-            weekdays=frozenset({0, 6}),
-            from_minute=450,
-            to_minute=1440,
-            time_zone=ZoneInfo("Europe/Rome"),
-            min_awake=7,
-        ),
-    )
-
-
-@pytest.mark.parametrize("zone", ["Europe/Roma", "Europe", "a/../b"])
-def test_a_time_zone_that_is_none_is_named_with_field_value_and_way_out(zone):
-    spec = policy(schedules=[window()]).model.spec
-    second = spec.schedules[0].model_copy(update={"time_zone": zone})
-    with pytest.raises(UnusableSpec) as raised:
-        windows_of(spec.model_copy(update={"schedules": (spec.schedules[0], second)}))
-    assert str(raised.value) == (
-        f"schedules[1].timeZone: {zone!r} is not in the time zone database; write a name such as Europe/Rome"
-    )
+        seen_policy(rates=rates)
 
 
 def test_a_policy_has_the_managed_nodes_that_its_selector_matches():
-    found, errors = usable([policy(mode="Recommend", schedules=[window()], **TIMES)], managed=("n1", "n3", "gone"))
+    found, errors = usable([seen_policy(mode="Recommend", schedules=[window()], **TIMES)], managed=("n1", "n3", "gone"))
     assert errors == {}
     assert (found["p"].name, found["p"].mode, found["p"].nodes) == ("p", SleepMode.RECOMMEND, {"n1"})
     assert found["p"].taken == {}
@@ -106,20 +61,20 @@ def test_a_policy_has_the_managed_nodes_that_its_selector_matches():
 
 
 def test_a_node_needs_all_labels_of_the_selector():
-    found, _ = usable([policy(selector={"pool": "a", "rack": "r1"})])
+    found, _ = usable([seen_policy(selector={"pool": "a", "rack": "r1"})])
     assert found["p"].nodes == frozenset()
 
 
 def test_a_node_belongs_to_the_first_policy_by_name_which_the_other_one_counts():
-    found, _ = usable([policy("z"), policy("a"), policy("b", selector={"pool": "b"})])
+    found, _ = usable([seen_policy("z"), seen_policy("a"), seen_policy("b", selector={"pool": "b"})])
     assert (found["a"].nodes, found["z"].nodes) == ({"n1", "n2"}, frozenset())
     assert found["z"].taken == {"a": 2}
     assert (found["b"].nodes, found["b"].taken) == ({"n3"}, {})
 
 
 def test_a_policy_that_cannot_be_used_has_an_error_and_keeps_its_nodes_from_others():
-    bad = policy("a", schedules=[window(timeZone="Europe/Roma")])
-    found, errors = usable([bad, policy("b"), policy("c", selector={"pool": "b"})])
+    bad = seen_policy("a", schedules=[window(timeZone="Europe/Roma")])
+    found, errors = usable([bad, seen_policy("b"), seen_policy("c", selector={"pool": "b"})])
     assert [(name, str(error).partition(":")[0]) for name, error in errors.items()] == [("a", "schedules[0].timeZone")]
     assert (found["b"].nodes, found["b"].taken) == (frozenset(), {"a": 2})
     assert found["c"].nodes == {"n3"}
