@@ -162,7 +162,7 @@ def _measured(result: SimulationResult, jobs: Jobs, window: MeasuredWindow | Non
         it_joules=float(watts[within].sum()) * MINUTE_S,
         facility_joules=float(np.array(minutes.facility_watts)[within].sum()) * MINUTE_S,
         watts=watts[within],
-        idle_joules=_idle_joules(minutes, within * MINUTE_S),
+        idle_joules=_idle_joules(minutes, np.where(within, MINUTE_S, 0.0)),
         power_cycles=int(np.array(minutes.power_cycles)[within].sum()),
         arrived=(jobs.arrives_s >= window.begin_s) & (jobs.arrives_s < window.end_s),
         started_s=records.started_s,
