@@ -61,6 +61,7 @@ ON_SLEEPING_NODES: Final = (
     ("docs/sleep.md", "Try it: nothing is powered off"),
     ("docs/sleep.md", "Let it act"),
     ("docs/sleep.md", "Bounds of power cycles and boots"),
+    ("docs/sleep.md", "Which pods are moved"),
     ("docs/sleep.md", "Wake nodes"),
     ("docs/sleep.md", "Work on a server"),
     ("docs/sleep.md", "Servers that Joulie switched off"),

@@ -49,6 +49,7 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
     await site.put_policy(mode="Recommend")
     await eventually(lambda: _recommends(site), within_s=20)
     assert "night" in await run("Try it: nothing is powered off")
+    assert "patched" in await run("Which pods are moved")
     assert server.resets == ["GracefulShutdown", "On"]
     await run("Let it act")
     await site.reaches("asleep")

@@ -71,6 +71,19 @@ def test_a_node_is_emptied_up_to_its_share_of_pods():
     assert cordoned([more, full("b", free=8.0)], settings(below_percent=50)) == set()
 
 
+@pytest.mark.parametrize("free", [{"cpu": 0.0}, {"cpu": -3.0}, {}])
+def test_a_resource_of_which_nothing_is_left_is_all_in_pods(free):
+    nodes = [node("a", pods=1, idle_watts=300.0), full("b", free=8.0)]
+    nodes[0] = replace(nodes[0], free=free)
+    assert cordoned(nodes, settings(below_percent=99)) == set()
+    assert cordoned(nodes, settings(below_percent=100)) == {"a"}
+
+
+def test_pods_that_request_nothing_are_moved():
+    nodes = [node("a", movable_pods=(SleepPod({}),)), full("b", free=8.0)]
+    assert cordoned(nodes, settings(below_percent=1)) == {"a"}
+
+
 @pytest.mark.parametrize(
     ("pods", "boot_s", "emptied"),
     # 300 s until it is off, 1.5 times the boot, and 60 s for each pod: 47 pods and 300 s make 3,570 s of an hour.

@@ -55,9 +55,12 @@ class FloorRequest(SysfsKnob):
 
 
 @dataclass(frozen=True, slots=True)
-class GovernorKnob(SysfsKnob):
+class GovernorKnob:
     """The governor of one policy; a `Knob` in the numbers of `GOVERNOR_CODES`."""
 
+    tree: SysfsTree
+    path: str
+    key: str
     unit: str = "governor"
     limits: KnobLimits = _GOVERNOR_LIMITS
     kind: KnobKind = KnobKind.SWITCH
@@ -70,9 +73,13 @@ class GovernorKnob(SysfsKnob):
         code = GOVERNOR_CODES.get(text)
         return HardwareFailure(Reason.MALFORMED_REPLY, f"governor {text[:40]} is not managed") if code is None else code
 
-    def text(self, value: int) -> str:
-        """Return the governor of a number."""
-        return _GOVERNORS[value]
+    def write(self, value: int) -> int | HardwareFailure:
+        """Write, read back, and return what was read."""
+        return self.tree.write_text(self.path, _GOVERNORS[value]) or self.read()
+
+    def probe_write(self) -> HardwareFailure | None:
+        """Check whether this process may write, without writing."""
+        return self.tree.probe_write(self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,12 @@ _EPP_LIMITS: Final = KnobLimits(0, _EPP_CODES["performance"])
 
 
 @dataclass(frozen=True, slots=True)
-class EppKnob(SysfsKnob):
+class EppKnob:
     """The energy performance preference of one policy; a `Knob` in codes of `epp_code`."""
 
+    tree: SysfsTree
+    path: str
+    key: str
     unit: str = "epp"
     limits: KnobLimits = _EPP_LIMITS
     kind: KnobKind = KnobKind.LIMIT
@@ -57,9 +60,13 @@ class EppKnob(SysfsKnob):
         text = self.tree.read_text(self.path)
         return text if isinstance(text, HardwareFailure) else epp_code(text)
 
-    def text(self, value: int) -> str:
-        """Return the word or number of a code."""
-        return epp_text(value)
+    def write(self, value: int) -> int | HardwareFailure:
+        """Write, read back, and return what was read."""
+        return self.tree.write_text(self.path, epp_text(value)) or self.read()
+
+    def probe_write(self) -> HardwareFailure | None:
+        """Check whether this process may write, without writing."""
+        return self.tree.probe_write(self.path)
 
 
 def epp_code(text: str) -> int | HardwareFailure:

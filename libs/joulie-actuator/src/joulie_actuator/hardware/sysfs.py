@@ -224,11 +224,7 @@ class SysfsKnob:
 
     def write(self, value: int) -> int | HardwareFailure:
         """Write, read back, and return what was read."""
-        return self.tree.write_text(self.path, self.text(value)) or self.read()
-
-    def text(self, value: int) -> str:
-        """Return what is written for a value."""
-        return str(value)
+        return self.tree.write_int(self.path, value) or self.tree.read_int(self.path)
 
     def probe_write(self) -> HardwareFailure | None:
         """Check whether this process may write, without writing."""

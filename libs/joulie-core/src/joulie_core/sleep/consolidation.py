@@ -14,8 +14,8 @@ _HOUR_S: Final = 3_600.0
 #: Cost of one more start of a pod, in seconds of the idle power of its node. Assumed: a pod draws and does no work for
 #: about a minute.
 _RESTART_S: Final = 60.0
-#: Watts while a server boots over those of the idle server, as in the simulator.
-_BOOT_OVER_IDLE: Final = 1.5
+#: Watts while a server boots over those of the idle server: fans and memory tests. Assumed.
+BOOT_OVER_IDLE: Final = 1.5
 
 
 def may_be_emptied(node: SleepNode, settings: SleepSettings) -> bool:
@@ -34,7 +34,7 @@ def _outweighs(node: SleepNode, settings: SleepSettings) -> bool:
 
     All in seconds of its idle power: it goes off, boots, and its pods start again.
     """
-    boot_s = _BOOT_OVER_IDLE * node.boot_s(settings.boot_timeout_seconds)
+    boot_s = BOOT_OVER_IDLE * node.boot_s(settings.boot_timeout_seconds)
     return settings.off_timeout_seconds + boot_s + _RESTART_S * len(node.movable_pods) < _HOUR_S
 
 

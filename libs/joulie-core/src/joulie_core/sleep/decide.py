@@ -7,7 +7,7 @@ are switched on at a time than may boot, in all and in one rack.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -144,8 +144,6 @@ class _Chooser:
         self._least = least
         self._now_s = now_s
         self._settings = settings
-        #: Nodes that have room for pods of nodes that are emptied: they stay.
-        self._received: Collection[NodeName] = ()
         self._zones: dict[str, list[bool]] = defaultdict(list)
         self._serving: dict[str, int] = defaultdict(int)
         self._spare: dict[Hashable, int] = defaultdict(int)
@@ -170,19 +168,22 @@ class _Chooser:
         going = [each for each in self._seen if each.record.state in GOING_TO_SLEEP]
         emptied = [each for each in going if each.node.movable_pods]
         left = self._settings.rates.powering_off - len(going)
-        left_to_empty = self._settings.rates.emptying - len(emptied)
         for each in emptied:
-            self._pods_have_room(each, ())
+            self._rooms.place_all(each.node.movable_pods)
         chosen: list[SeenNode] = []
         for each in candidates:
             if len(chosen) >= left:
                 break
-            if (each.node.movable_pods and left_to_empty <= 0) or each.node.name in self._received:
+            if each.node.movable_pods and len(emptied) >= self._settings.rates.emptying:
+                continue
+            # Pods of a node that is emptied have room on it.
+            if emptied and each.node.name in self._rooms.received:
                 continue
             if self._can_do_without(each) and self._pods_have_room(each, chosen):
                 self._take(each.node)
                 chosen.append(each)
-                left_to_empty -= bool(each.node.movable_pods)
+                if each.node.movable_pods:
+                    emptied.append(each)
         return chosen
 
     def _may(self, each: SeenNode) -> bool:
@@ -213,9 +214,7 @@ class _Chooser:
         if not each.node.movable_pods:
             return True
         leaving = {each.node.name, *(other.node.name for other in chosen)}
-        have_room = self._rooms.place_all(each.node.movable_pods, without=leaving)
-        self._received = self._rooms.received
-        return have_room
+        return self._rooms.place_all(each.node.movable_pods, without=leaving)
 
     def _take(self, node: SleepNode) -> None:
         self._down[node.zone] += 1

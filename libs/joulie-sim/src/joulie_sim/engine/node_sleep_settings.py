@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from joulie_core.sleep import SleepSettings
+from joulie_core.sleep.consolidation import BOOT_OVER_IDLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,8 @@ class NodeSleepSettings:
     off_s: float = 60.0
     #: At the wall, while it is off: the BMC and the losses of the power supplies.
     off_watts: float = 15.0
-    #: Watts while it boots over those of the idle server: fans and memory tests.
-    boot_over_idle: float = 1.5
+    #: Watts while it boots over those of the idle server.
+    boot_over_idle: float = BOOT_OVER_IDLE
     #: Jobs that wait and are shown to the decision.
     most_pending: int = 200
 
