@@ -176,7 +176,7 @@ def sleep_aims() -> str:
             if not isinstance(ARMS[arm], SleepingArm):
                 continue
             result = _result(arm, loads)
-            shares = [paired(arms[arm], arms[BASELINE], of_possible_pct) for arms in loads]
+            shares = [of_possible_pct(arms[arm], arms[BASELINE]) for arms in loads]
             reached = [share.mean >= aim for share, aim in zip(shares, SLEEP_AIM_PCT, strict=True)]
             cells = (", ".join(interval_text(each, 0) for each in shares), "yes" if all(reached) else "no")
             changed = (_worst(result.performance_stretch), result.performance_kept)

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from experiments.rows import Row, read_rows
@@ -63,10 +64,21 @@ def less_pct_of(name: str, base_name: str) -> Callable[[Row, Row], float]:
     return lambda row, base: 100.0 * (1.0 - float(row[name]) / float(base[base_name]))
 
 
-def of_possible_pct(row: Row, base: Row) -> float:
-    """Return how many percent of the most that could be saved a run saves, see `joulie_sim.engine.oracle`."""
-    base_kwh = float(base["it_kwh"])
-    return 100.0 * (base_kwh - float(row["it_kwh"])) / (base_kwh - float(row["oracle_kwh"]))
+def of_possible_pct(runs: Runs, baseline: Runs) -> Interval:
+    """Return how many percent of the most that could be saved is saved, see `joulie_sim.engine.oracle`.
+
+    It is the ratio of both means, as single seeds at high loads have next to nothing that could be saved; the interval
+    is that of the ratio's linearisation.
+    """
+    saved, possible = [], []
+    for seed, row in runs.items():
+        base_kwh = float(baseline[seed]["it_kwh"])
+        saved.append(base_kwh - float(row["it_kwh"]))
+        possible.append(base_kwh - float(row["oracle_kwh"]))
+    ratio, mean_possible = sum(saved) / sum(possible), fmean(possible)
+    return Interval.of(
+        [100.0 * (ratio + (own - ratio * most) / mean_possible) for own, most in zip(saved, possible, strict=True)]
+    )
 
 
 def more_pct(name: str) -> Callable[[Row, Row], float]:

@@ -119,7 +119,7 @@ class SteadyReport:
         return arm_table((arm for arm in next(iter(self._loads.values())) if arm != BASELINE), columns)
 
     def _share(self, arms: Arms) -> Cell:
-        return lambda arm: interval_text(paired(arms[arm], arms[BASELINE], of_possible_pct), 0)
+        return lambda arm: interval_text(of_possible_pct(arms[arm], arms[BASELINE]), 0)
 
     def _payers(self, arms: Arms, *, everything: bool) -> str:
         """Return a table of power cycles and waits, stretch of performance jobs and slowdown of the others, or both."""
