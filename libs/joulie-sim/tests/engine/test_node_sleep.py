@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.sleep import SleepSettings
 from joulie_sim.engine.arms import ARMS, SleepingArm
 from joulie_sim.engine.machines import machines_of
@@ -33,6 +34,21 @@ def test_an_idle_cluster_draws_less_by_the_nodes_that_are_off(machines, equal_jo
     # What the last minute draws is what idle nodes go on to draw.
     assert result.minutes.it_watts[-1] == pytest.approx(result.idle_watts)
     assert result.idle_watts > asleep * _SLEEP.off_watts
+
+
+def test_spare_nodes_by_resources_are_those_that_offer_the_same_gpus(equal_jobs) -> None:
+    machines = machines_of(default_nodes(40), Inventory.load())
+    min_awake = MinAwakeSpec(count=0, spare=1, spare_of=SpareOf.RESOURCES)
+    decision = SleepSettings(min_awake=min_awake, idle_seconds=120.0, min_awake_seconds=0.0, max_asleep_percent=90)
+    arm = SleepingArm(name="sleep", summary="", sleep=NodeSleepSettings(decision=decision))
+    result = _run(machines, equal_jobs([7200.0]), arm, horizon_s=7200.0)
+    # A node without GPUs, one with NVIDIA's and one with AMD's are spare; ten percent of each zone are more.
+    joules = {(row > 0).tobytes(): [] for row in machines.gpus.T}
+    for column, drawn in zip(machines.gpus.T, result.node_joules, strict=True):
+        joules[(column > 0).tobytes()].append(drawn)
+    assert len(joules) == 3
+    for drawn in joules.values():
+        assert max(drawn) > 3 * min(drawn)
 
 
 def test_a_job_without_room_waits_for_the_nearest_decision_and_a_boot(machines, equal_jobs) -> None:

@@ -65,7 +65,13 @@ class NodeSleep:
         self._nodes = nodes
         self._scheduler = scheduler
         self._flow = flow
-        self._resources = ("cpu", "memory", "pods", *machines.gpu_resources)
+        #: Names of each node's resources, by their position in what is free of it. Those of GPUs that it does not have
+        #: are absent, as on a Node: spare nodes may be counted by them.
+        self._resources = [
+            list(enumerate(("cpu", "memory", "pods")))
+            + [(3 + row, name) for row, name in enumerate(machines.gpu_resources) if machines.gpus[row, node]]
+            for node in range(len(machines))
+        ]
         self._families = [machines.groups[group].view.family for group in machines.group]
         hardware = [machines.groups[group].hardware for group in machines.group]
         self._boot_s = [settings.boots_in_s(gpus=parts.gpu is not None) for parts in hardware]
@@ -126,7 +132,7 @@ class NodeSleep:
             name=machines.names[node],
             group=self._families[node],
             zone=machines.zones[node],
-            free=dict(zip(self._resources, left, strict=True)),
+            free={name: left[position] for position, name in self._resources[node]},
             idle_watts=self._nodes.idle_watts_of(node),
             ready=power is _Power.ON,
             cordoned=not self._scheduler.powered.item(node),
