@@ -35,7 +35,7 @@ from joulie_sim.tables import TextTable
 DIRECTORY: Final = ROOT / "07-sensitivity"
 BASE: Final = "02-heterogeneous-gpu"
 LOAD: Final = 0.5
-SEEDS: Final = 2
+SEEDS: Final = 1
 _SLEEPING: Final = "packing_score_sleep_shared"
 ARM_NAMES: Final = ("kube_default", "energy_scoring", "family_energy", "class_caps_gpu_75", _SLEEPING)
 SHIPPED: Final = "as shipped"
