@@ -55,6 +55,10 @@ e2e-matrix *ARGS:
 docker *ARGS:
     pytest -m docker --timeout 600 {{ARGS}}
 
+# energy by pod on simulated nodes: coverage and width of the bounds, error of the points
+attribution *ARGS:
+    pytest -s libs/joulie-core/tests/attribution/test_hidden_truth.py {{ARGS}}
+
 # readings of this machine's GPU drivers; changes nothing, skipped without a GPU
 gpu *ARGS:
     pytest -s -rs libs/joulie-actuator/tests/hardware/gpu/test_real_driver.py {{ARGS}}
@@ -63,6 +67,10 @@ gpu *ARGS:
 # tests that take minutes: thousands of nodes on a real control plane
 soak *ARGS:
     pytest -m soak -s --timeout 900 {{ARGS}}
+
+# random faults around a power budget, until a sum of limits is exceeded or the steps (1,000,000) are done
+budget-soak *ARGS:
+    python -m tools.budget_soak.run {{ARGS}}
 
 # everything that must pass before a change lands
 ci: sync lint test (mutants "--changed" "--within" "120") docker e2e
@@ -83,7 +91,7 @@ sbom:
 release *ARGS:
     python -m tools.release {{ARGS}}
 
-# a control plane, 40 simulated nodes and a few hundred pods, with a live table
+# three hours of 40 simulated nodes that sleep and wake, in three minutes on a control plane, with a live table
 demo *ARGS: sync
     joulie-demo {{ARGS}}
 
@@ -126,7 +134,7 @@ docs:
 screenshots:
     python -m tests.live_page.screenshots docs/img
 
-# the modules of container resources' protocol buffers
+# the modules of protocol buffers
 protos:
     python -m tools.protos
 

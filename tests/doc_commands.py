@@ -42,6 +42,8 @@ ON_A_CLUSTER: Final = (
     ("docs/kubectl-joulie.md", "kubectl joulie"),
     ("docs/kubectl-joulie.md", "Install"),
     ("docs/kubectl-joulie.md", "Permissions"),
+    ("docs/savings.md", "What has Joulie saved here?"),
+    ("docs/holders.md", "Holders of devices"),
     ("docs/live-page.md", "Opening it"),
     ("docs/monitoring.md", "Monitoring"),
     ("docs/troubleshooting.md", "Troubleshooting"),

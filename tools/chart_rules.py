@@ -32,6 +32,8 @@ def text() -> str:
             ("namespace", permissions.namespace),
             ("resource-manager", permissions.resource_manager),
             ("sleep", permissions.sleep),
+            ("savings", permissions.savings),
+            ("holders", permissions.holders),
         )
     )
 

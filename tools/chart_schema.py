@@ -12,6 +12,7 @@ from typing import Any, Final
 from tools.generated import ROOT, finish
 
 from joulie_actuator import settings as actuator_settings
+from joulie_agent.holders.settings import HoldersSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.presets import PRESETS
 from joulie_api.settings import Settings, describe
@@ -44,6 +45,7 @@ _DERIVED: Final = frozenset(
         "POOL_NODE_SELECTOR",
         "POOL_SHARDS",
         "POOL_SHARD_ID",
+        "SAVINGS_ENABLED",
         "SLEEP_ENABLED",
         "STATE_DIR",
         "UI_ADDR",
@@ -119,6 +121,7 @@ def schema() -> _Schema:
                         "extraEnv": _ENTRIES,
                         "ui": _closed({"enabled": _FLAG, "port": _PORT, "host": _TEXT}),
                         "sleep": _closed({"enabled": _FLAG}),
+                        "savings": _closed({"enabled": _FLAG}),
                         "admissionPolicy": _closed({"enabled": _FLAG}),
                         "resources": _OBJECT,
                         **_PLACEMENT,
@@ -187,6 +190,16 @@ def _agent() -> _Schema:
                 }
             ),
             "actuator": _actuator(),
+            "holders": _closed(
+                {
+                    "enabled": _FLAG,
+                    "env": _service_env(HoldersSettings),
+                    "extraEnv": _ENTRIES,
+                    "resources": _OBJECT,
+                    "metricsPort": _PORT,
+                    "hostPodResourcesPath": _PATH,
+                }
+            ),
             "resourceManager": _resource_manager(),
             "watchdog": _closed(
                 {

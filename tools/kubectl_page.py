@@ -15,6 +15,7 @@ import msgspec
 from tools.generated import ROOT, finish
 
 from joulie_api.permissions import SERVICES
+from joulie_api.savings import LEDGER_NAME, ledger_manifest
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import MANAGED, VERBS, make_parser, make_parsers
 from joulie_cli.cluster import connect
@@ -23,6 +24,7 @@ from joulie_cli.verbs.top import TopView, screen
 from joulie_cli.views.rows import NodeRow
 from joulie_core.labels import MANAGED as MANAGED_KEY
 from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
+from joulie_core.savings import EstimateRange, Lever, LeverRate, SavingsLedger
 from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
@@ -61,6 +63,8 @@ for the proxy of the extender's Service, which `explain` and a check of `doctor`
 kubectl create clusterrolebinding joulie-viewers --clusterrole joulie-viewer --group sre
 kubectl create rolebinding joulie-viewers -n joulie-system --role joulie-viewer --group sre
 ```
+
+Where savings are estimated (`operator.savings.enabled`), a Role `joulie-viewer-savings` beside them reads the ledger.
 
 `wake` and `maintenance` patch Nodes, which this role does not permit. RBAC knows no single annotations: who may patch
 Nodes can label, taint and cordon all of them. A role for administrators who may:
@@ -104,6 +108,19 @@ _EXPLANATION: Final[dict[str, Any]] = {
         )
     ],
 }  # fmt: skip
+#: GPUs of one node: one of a standard pod, one that a performance pod shares, one of a pod that has just started.
+_DEVICES: Final = [
+    {"uuid": f"GPU-{index}", "index": index, "heldAs": held_as, "reason": reason, "message": message,
+     "holderCount": len(holders), "watts": watts, "holders": [
+         {"namespace": "ml", "pod": pod, "container": "main", "workloadClass": workload_class}
+         for pod, workload_class in holders]}
+    for index, (held_as, reason, message, watts, *holders) in enumerate((
+        ("standard", "AllStandard", "", 287.5, ("train-0", "standard")),
+        ("performance", "PerformancePod", "", 301.0, ("batch-7", "standard"), ("serve-1", "performance")),
+        ("unknown", "PodTooNew", "pod ml/train-1", 62.0, ("train-1", "unknown")),
+        ("free", "NoPod", "", 58.5),
+    ))
+]  # fmt: skip
 #: The command that is shown of each verb.
 _COMMANDS: Final = {
     "status": ("status",),
@@ -111,9 +128,11 @@ _COMMANDS: Final = {
     "explain": ("explain", "pod", "train", "-n", "ml"),
     "why-pending": ("why-pending", "train", "-n", "ml"),
     "profile": ("profile", "xeon-1"),
+    "devices": ("devices", "epyc-0"),
     "doctor": ("doctor",),
     "events": ("events",),
     "sleep": ("sleep",),
+    "savings": ("savings", "--since", "7d", "--price", "0.25"),
     "wake": ("wake", "--all", "--for", "4h"),
 }
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -130,6 +149,8 @@ async def page() -> str:
             for verb in VERBS:
                 if verb == "sleep":
                     _put_to_sleep(server)
+                if verb == "savings":
+                    _save(server)
                 shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
                 if shown:
@@ -176,6 +197,7 @@ def _fill(server: FakeApiServer) -> None:
         name = objects[0]["metadata"]["name"]
         server.patch("NodePowerProfile", name, {"spec": {"policy": policy, "cpu": {"packagePowerCapPctOfMax": 100}}})
         server.put_all([make_node_hardware(name), service_pod("agent", name, owner="DaemonSet")])
+    server.patch("TelemetryProfile", "epyc-0", {"status": {"devices": _DEVICES}})
     for component in ("operator", "extender"):
         server.put_all(service_pod(component, node) for node in ("epyc-0", "epyc-1"))
     server.put_all([*(_role(component) for component in SERVICES), extender_service()])
@@ -222,6 +244,22 @@ def _put_to_sleep(server: FakeApiServer) -> None:
     }
     body = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeSleepPolicy", "metadata": {"name": "night"}}
     server.put(body | {"spec": {"nodeSelector": {MANAGED_KEY: "true"}, "mode": "Act"}, "status": status})
+
+
+def _save(server: FakeApiServer) -> None:
+    """Let a ledger of savings have two days, with an hour of which nothing is known."""
+    # A little before the minute, so that the page does not depend on the second in which it is made.
+    now_s = time.time() - 125.0
+    ledger = SavingsLedger.begin(now_s - 49.5 * 3_600.0)
+    ledger.add_unknown(now_s - 48.5 * 3_600.0)
+    rates = {
+        Lever.SLEEP: LeverRate(EstimateRange(410.0, 434.0, 458.0)),
+        Lever.CAPS: LeverRate(),
+        Lever.SCORE: LeverRate(EstimateRange(62.0, 118.0, 174.0)),
+    }
+    ledger.add(rates, now_s)
+    metadata = {"name": LEDGER_NAME, "namespace": "joulie-system"}
+    server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata} | ledger_manifest(ledger))
 
 
 def _role(component: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_operator.savings.metrics import SavingsCounters
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.metrics import families as sleep_families
 from joulie_outofband.metrics import OutOfBandMetrics
@@ -66,6 +67,7 @@ def page() -> str:
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     SleepMetrics(operator)
     operator.register(NodeSeriesCollector(lambda: sleep_families({}, {})))
+    operator.register(NodeSeriesCollector(lambda: SavingsCounters().families({})))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_containers: Any = _NoContainers()

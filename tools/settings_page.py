@@ -7,6 +7,7 @@ from typing import Final
 from tools.generated import ROOT, cell, finish
 
 from joulie_actuator import settings as actuator
+from joulie_agent.holders.settings import HoldersSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe
 from joulie_containers.node_agent.settings import NodeAgentSettings
@@ -33,6 +34,7 @@ def page() -> str:
     models = {
         "joulie-operator": settings_model(),
         "joulie-agent": AgentSettings,
+        "joulie-agent holders": HoldersSettings,
         "joulie-containers manager": ResourcesSettings,
         "joulie-containers node-agent": NodeAgentSettings,
         "joulie-extender": ExtenderSettings,

@@ -21,6 +21,7 @@ from joulie_sim.stack.stack import NAMESPACE
 from joulie_testing.agent.fake_sysfs import FakeMachine
 
 CONTROLLER, ACTUATOR, RESOURCE_MANAGER, NODE_AGENT = "controller", "actuator", "resource-manager", "node-agent"
+HOLDERS = "holders"
 
 # The least that the chart allows.
 GRACE_S = 25
@@ -129,6 +130,7 @@ class AgentRelease:
                 "daemonset": {"nodeSelector": here},
                 "terminationGracePeriodSeconds": GRACE_S,
                 "resourceManager": resource_manager,
+                "holders": {"enabled": True, "metricsPort": free_port()},
                 "actuator": {
                     "hostSysPath": str(self.machine.sys),
                     "hostProcPath": str(self.machine.proc),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.chart import Helm
-from tests.e2e.agent_pod import ACTUATOR, CONTROLLER, GRACE_S, AgentRelease
+from tests.e2e.agent_pod import ACTUATOR, CONTROLLER, GRACE_S, HOLDERS, AgentRelease
 from tests.e2e.conftest import FAILED
 from tests.e2e.waiting import eventually, holds
 
@@ -159,6 +159,19 @@ async def test_the_controller_has_no_hardware_access_and_the_actuator_no_token_a
         assert {int(fields[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}
         assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
         assert points["/"].startswith("ro,")
+
+
+async def test_the_holders_container_sees_the_kubelet_and_nothing_that_it_could_change(agent: AgentRelease) -> None:
+    holders = await agent.process(HOLDERS)
+    fields, points = holders.fields(), holders.mount_points()
+    kubelet = "/var/lib/kubelet/pod-resources"
+    assert set(fields["Uid"].split()) == {"0"}
+    assert {int(fields[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}
+    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
+    assert points[kubelet].startswith("ro,")
+    assert points["/"].startswith("ro,")
+    assert holders.can_see(f"{kubelet}/kubelet.sock")
+    assert [point for point in points if "secrets" in point or "host-sys" in point] == []
 
 
 async def test_a_killed_controller_costs_no_cap_and_goes_on_when_it_is_back(agent: AgentRelease) -> None:

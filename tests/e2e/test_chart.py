@@ -184,7 +184,7 @@ async def _uninstall_fails(release: Release) -> None:
 async def _rights_are_as_written(release: Release) -> None:
     for role in load_roles():
         service = role["metadata"]["name"].removesuffix("-sleep")
-        if service in {"joulie-sim", "joulie-agent-resource-manager"}:
+        if service in {"joulie-sim", "joulie-agent-resource-manager", "joulie-operator-savings"}:
             continue
         account = "joulie-scheduler-extender" if service == "joulie-extender" else service
         namespace = NAMESPACE if role["kind"] == "Role" else ""

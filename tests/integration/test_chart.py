@@ -289,6 +289,46 @@ def test_the_operator_may_power_servers_off_only_where_nodes_may_sleep(helm: Hel
     assert found({"operator": {"sleep": {"enabled": True}}}) == (True, "true")
 
 
+def test_the_container_that_asks_the_kubelet_is_root_without_capabilities_and_sees_one_directory(helm: Helm):
+    values = {"agent": {"holders": {"enabled": True, "hostPodResourcesPath": "/k3s/pod-resources"}}}
+    manifests = helm.render(values)
+    agent = find(manifests, "DaemonSet", "joulie-agent")
+    holders = containers(agent)["holders"]
+    security = holders["securityContext"]
+    assert (security["runAsUser"], security["capabilities"], security["readOnlyRootFilesystem"]) == (
+        0,
+        {"drop": ["ALL"]},
+        True,
+    )
+    assert "privileged" not in security
+    mounts = {each["mountPath"]: (each["name"], each.get("readOnly")) for each in holders["volumeMounts"]}
+    assert mounts == {
+        "/run/joulie": ("socket", None),
+        "/var/lib/kubelet/pod-resources": ("pod-resources", True),
+    }
+    volume = next(each for each in pod_spec(agent)["volumes"] if each["name"] == "pod-resources")
+    assert volume["hostPath"] == {"path": "/k3s/pod-resources", "type": "Directory"}
+    assert env_of(holders)["HOLDERS_SOCKET"] == env_of(containers(agent)["controller"])["HOLDERS_SOCKET"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_on"),
+    [
+        ({}, False),
+        ({"holders": {"enabled": True}}, True),
+        ({"holders": {"enabled": True}, "mode": "pool"}, False),
+    ],
+)
+def test_the_agent_reads_pods_and_resource_slices_only_where_it_follows_holders(helm: Helm, agent, is_on):
+    manifests = helm.render({"agent": agent})
+    role = find(manifests, "ClusterRole", "joulie-agent")
+    granted = {name for rule in role["rules"] for name in rule["resources"]}
+    assert ({"pods", "resourceslices"} & granted == {"pods", "resourceslices"}) is is_on
+    assert bool({"pods", "resourceslices"} & granted) is is_on
+    if agent.get("mode") != "pool":
+        assert ("holders" in containers(find(manifests, "DaemonSet", "joulie-agent"))) is is_on
+
+
 def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")

@@ -74,7 +74,7 @@ def test_services(pytestconfig, half):
     for use in sorted(granted())[half::2]:
         if use.verb not in OMITTED:
             requests.add(UserRequest(use.service, use.service, use.verb, use.group, use.resource, 200))
-    requests |= {UserRequest("joulie-agent", "joulie-agent", verb, "", "pods", 403) for verb in REFUSED}
+    requests |= {UserRequest("joulie-agent", "joulie-agent", verb, "", "services", 403) for verb in REFUSED}
 
 @pytest.mark.e2e
 def test_other():
@@ -134,7 +134,7 @@ def test_unused_grants_are_no_failure_of_a_part_of_the_suite(run, part):
 def test_a_refused_request_fails_a_part_of_the_suite_too(run):
     result = run(*ALL, "-k", "services", denied=("list",))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["refused: joulie-agent, joulie-agent: list pods"])
+    result.stdout.fnmatch_lines(["refused: joulie-agent, joulie-agent: list services"])
 
 
 def test_a_session_without_clusters_reports_nothing(run):
@@ -153,5 +153,5 @@ def test_a_distributed_session_fails_by_what_one_of_its_processes_saw_or_none_di
     result = run(*ALL, processes=2, omitted=("update",), denied=("list",))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["refused: joulie-agent, joulie-agent: list pods", "not used: joulie-operator: update leases*"]
+        ["refused: joulie-agent, joulie-agent: list services", "not used: joulie-operator: update leases*"]
     )

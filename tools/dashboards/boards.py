@@ -137,6 +137,11 @@ OVERVIEW: Final = Board(
     ),
 )
 
+
+def _per_hour(what: str) -> str:
+    return f'sum by (lever) (increase(joulie_{what}_joules_total{{bound="middle"}}[1h]))'
+
+
 OPERATOR: Final = Board(
     "operator",
     "Joulie / Operator",
@@ -218,6 +223,26 @@ OPERATOR: Final = Board(
                     (_quantile(0.95, "joulie_operator_sleep_wake_duration_seconds"), "p95"),
                     (_quantile(0.5, "joulie_operator_sleep_wake_duration_seconds"), "p50"),
                     doc="From the decision to wake a node until it takes pods.",
+                ),
+            ),
+        ),
+        Row(
+            "Savings, where they are estimated",
+            (
+                line(
+                    "Saved watts, by lever",
+                    "watt",
+                    ("sum by (lever, bound) (joulie_saved_watts)", "{{lever}}, {{bound}}"),
+                    doc="What is saved now, with its interval; below 0 where more is drawn. docs/savings.md",
+                ),
+                line(
+                    "Saved energy, by lever",
+                    "joule",
+                    (
+                        f"{_per_hour('saved')} - {_per_hour('spent')}",
+                        "{{lever}}",
+                    ),
+                    doc="In the last hour, the middle of the interval.",
                 ),
             ),
         ),

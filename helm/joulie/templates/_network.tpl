@@ -10,6 +10,9 @@ release, whether they use the API server, and further egress.
 {{- if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") -}}
 {{- $agentPorts = concat $agentPorts (list (dict "port" "node-agent" "from" "metricsFrom") (dict "port" "resources" "from" "metricsFrom")) -}}
 {{- end -}}
+{{- if include "joulie.holders.enabled" . -}}
+{{- $agentPorts = append $agentPorts (dict "port" "holders" "from" "metricsFrom") -}}
+{{- end -}}
 {{- $operatorPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
 {{- if .Values.operator.ui.enabled -}}
 {{- $operatorPorts = append $operatorPorts (dict "port" "ui" "from" "uiFrom") -}}

@@ -114,6 +114,27 @@
   resources: [pods/eviction]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
+{{- define "joulie.rules.operator.savings" -}}
+# The ledger of savings.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get, patch]
+# Its first write; a name cannot limit it.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create]
+{{- end -}}
+{{- define "joulie.writes.operator.savings" -}}
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [configmaps]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [configmaps]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
 - apiGroups: [""]
   resources: [nodes]
@@ -189,6 +210,16 @@
   apiVersions: ['*']
   resources: [noderesourcetopologies]
   operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
+{{- define "joulie.rules.agent.holders" -}}
+# The workload class of the pods on the agent's node.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+# Which GPU a device of a claim is.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceslices]
+  verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
@@ -273,4 +304,11 @@
   resources: [services/proxy]
   resourceNames: {{ toJson . }}
   verbs: [get, create]
+{{- end -}}
+{{- define "joulie.rules.viewer.savings" -}}
+# The ledger of savings.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
 {{- end -}}

@@ -1,6 +1,7 @@
 import pytest
 
 from joulie_actuator.gpus import GpuHandler
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.journal import Journal
@@ -244,7 +245,10 @@ def test_a_clock_is_limited_reported_and_restored_when_it_is_left_out(clock_benc
     bench = clock_bench(a, b)
     done = bench.handler.execute(clocks(a=1200, b=900))
     assert (done.result, done.reason, done.backend) == (ControlResult.APPLIED, Reason.CLOCKS_LIMITED, "nvml")
-    assert [figure.clock_limit_mhz for figure in bench.handler.execute(ReadGpu()).gpus] == [1200, 900]
+    b.clock_bound = ClockBound.POWER_LIMIT
+    figures = bench.handler.execute(ReadGpu()).gpus
+    assert [figure.clock_limit_mhz for figure in figures] == [1200, 900]
+    assert [figure.clock_bound for figure in figures] == [ClockBound.CLOCK_LIMIT, ClockBound.POWER_LIMIT]
     assert bench.handler.execute(clocks(b=1000)).result is ControlResult.APPLIED
     assert (a.clock_mhz, b.clock_mhz) == (1980, 1000)
     assert bench.writer.managed == {"gpu/b/graphics_clock_mhz"}

@@ -186,7 +186,7 @@ def test_connections_of_a_user_are_limited_and_the_excess_is_logged_once(server,
 
 def test_the_connections_of_all_users_together_are_few(server, monkeypatch, events):
     users = iter(range(1000))
-    monkeypatch.setattr("joulie_actuator.server._peer", lambda _: Peer(1, next(users) // 4, 0))
+    monkeypatch.setattr("joulie_actuator.server.peer_of", lambda _: Peer(1, next(users) // 4, 0))
     monkeypatch.setattr(Admission, "admits", lambda *_: True)
     served = [connected(server) for _ in range(2 * MOST_CONNECTIONS)]
     assert sum(each is not None for each in served) <= MOST_CONNECTIONS

@@ -17,15 +17,17 @@ _VERBS = {
     "explain": ("explain", "pod", "train"),
     "why-pending": ("why-pending", "train"),
     "profile": ("profile", "n1"),
+    "devices": ("devices", "n1"),
     "doctor": ("doctor",),
     "sleep": ("sleep",),
+    "savings": ("savings",),
     "events": ("events", "-w"),
 }
 _PLURALS = {
     "Node": "nodes", "Pod": "pods", "Event": "events", "Service": "services", "ClusterRole": "clusterroles",
     "NodeHardware": "nodehardwares", "NodePowerProfile": "nodepowerprofiles", "NodeTwin": "nodetwins",
     "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
-    "NodeSleepPolicy": "nodesleeppolicies",
+    "NodeSleepPolicy": "nodesleeppolicies", "ConfigMap": "configmaps",
 }  # fmt: skip
 
 
@@ -42,9 +44,7 @@ async def test_every_verb_is_permitted_and_every_permission_is_used(fake_api, fa
             await task
     await _watch_as_top(fake_api, fake_client)
 
-    granted = {
-        (verb, name) for grant in (*VIEWER.cluster, *VIEWER.namespace) for name in grant.names for verb in grant.verbs
-    }
+    granted = {(verb, name) for grant in VIEWER.everything for name in grant.names for verb in grant.verbs}
     used = {
         (request.verb, _PLURALS[request.kind] + (f"/{request.subresource}" if request.subresource else ""))
         for request in fake_api.requests

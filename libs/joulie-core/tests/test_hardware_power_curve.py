@@ -106,3 +106,13 @@ def test_a_cap_saves_energy_per_unit_of_work_on_a_busy_cpu():
     spec = INVENTORY.cpus["intel-xeon-8380"]
     kept = spec.curve.response.retention(0.6 * spec.max_watts, spec.max_watts, spec.idle_watts)
     assert 0.75 <= 0.6 / kept <= 0.9
+
+
+@given(st.floats(0.3, 1.0), st.sampled_from([None, 0.2, 0.31]))
+def test_the_cap_for_a_speed_has_that_speed(speed, exponent):
+    response = CapResponse(0.38, 0.27, 0.4, "")
+    share = response.share_at(speed, exponent=exponent)
+    law = response if exponent is None else CapResponse(0.38, exponent, 0.4, "")
+    assert share >= 0.4
+    if share > 0.4:
+        assert law.retention(share * 100.0, 100.0, 10.0) == pytest.approx(speed)

@@ -18,6 +18,10 @@ from joulie_core.kinds import (
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
+from joulie_core.kinds.power_domain import PowerDomain
+
+#: The kinds that the chart installs, and those that no service reads yet.
+ALL = (*RESOURCES, PowerDomain)
 
 #: What the API server understands in a structural schema, as far as it is used here.
 KEYWORDS = {
@@ -69,7 +73,7 @@ def leaf(schema, path):
     return schema
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
+@pytest.mark.parametrize("resource", ALL, ids=lambda each: each.info.kind)
 def test_schemas_are_structural(resource):
     for path, schema in walk(schema_of(resource)):
         assert set(schema) <= KEYWORDS, path
@@ -88,7 +92,7 @@ def test_schemas_are_structural(resource):
             assert schema["format"] == "int64", path
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
+@pytest.mark.parametrize("resource", ALL, ids=lambda each: each.info.kind)
 def test_printer_columns_point_at_fields_of_their_type(resource):
     schema = schema_of(resource)
     for column in resource.info.columns:
@@ -121,7 +125,7 @@ def test_manifests_are_plain_json_and_the_same_every_time():
     ]
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
+@pytest.mark.parametrize("resource", ALL, ids=lambda each: each.info.kind)
 def test_kinds_are_cluster_scoped_with_status_and_names(resource):
     spec = manifest(resource)["spec"]
     assert spec["scope"] == "Cluster"
@@ -131,7 +135,7 @@ def test_kinds_are_cluster_scoped_with_status_and_names(resource):
 
 
 def test_every_description_is_written():
-    for resource in RESOURCES:
+    for resource in ALL:
         for path, schema in walk(schema_of(resource)):
             if schema.get("type") == "object" and path != ".metadata" and "properties" in schema:
                 assert schema["description"], path
@@ -198,6 +202,11 @@ def nsp(**spec):
 
 def window(**changes):
     return nsp(schedules=[{"days": ["Mon"], "start": "07:30", "end": "24:00", "minAwake": 3} | changes])
+
+
+def pdom(**spec):
+    fields = {"limitWatts": 10_000, "onLostControl": "KeepGuaranteed", "nodeSelector": {"rack": "a"}} | spec
+    return PowerDomain, {"spec": {name: value for name, value in fields.items() if value is not None}}
 
 
 def measurement(**fields):
@@ -269,9 +278,27 @@ GOOD = {
     "window": window(),
     "window in a time zone": window(timeZone="America/Argentina/Buenos_Aires"),
     "window in a zone of a fixed offset": window(timeZone="Etc/GMT+3"),
+    "power domain": pdom(),
+    "power domain above others": pdom(nodeSelector=None, reserveWatts=9_999),
+    "power domain with everything": pdom(
+        parent="row", floor={"wattsPerNode": 300}, priority=-5, basis="Server", onLostControl="Release", mode="Enforce"
+    ),
+    "floor as a share": pdom(floor={"percentOfMax": 40.5}),
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
 BAD = {
+    "power domain without a limit": pdom(limitWatts=None),
+    "power domain with a limit of 0": pdom(limitWatts=0),
+    "power domain with half a watt": pdom(limitWatts=1000.5),
+    "power domain that does not say what happens on lost control": pdom(onLostControl=None),
+    "reserve as large as the limit": pdom(reserveWatts=10_000),
+    "floor without nodes": pdom(nodeSelector=None, floor={"wattsPerNode": 300}),
+    "priority without nodes": pdom(nodeSelector=None, priority=0),
+    "selector of all nodes": pdom(nodeSelector={}),
+    "floor twice": pdom(floor={"wattsPerNode": 300, "percentOfMax": 40}),
+    "floor of nothing": pdom(floor={}),
+    "unknown basis": pdom(basis="Wall"),
+    "unknown mode of a power domain": pdom(mode="Act"),
     "condition without key": balloons({"key": "name", "operator": "Exists"}, {"operator": "Exists"}),
     "condition with an empty key": balloons({"key": "", "operator": "Exists"}),
     "condition without value": balloons({"key": "name", "operator": "Equals"}),

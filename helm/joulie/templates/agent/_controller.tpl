@@ -27,6 +27,10 @@
       valueFrom:
         fieldRef:
           fieldPath: spec.nodeName
+    {{- if include "joulie.holders.enabled" . }}
+    - name: HOLDERS_SOCKET
+      value: /run/joulie/holders.sock
+    {{- end }}
     {{- if $agent.actuator.nvidia.enabled }}
     # Where the NVIDIA runtime is the default one, it must not mount anything here.
     - name: NVIDIA_VISIBLE_DEVICES

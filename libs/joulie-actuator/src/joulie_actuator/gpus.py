@@ -205,6 +205,7 @@ class GpuHandler:
             power_mw=_known(found.power_mw),
             limit_mw=_known(found.limit_mw),
             clock_limit_mhz=_known(found.clock_limit_mhz),
+            clock_bound=found.clock_bound,
             failure=next(
                 (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
             ),

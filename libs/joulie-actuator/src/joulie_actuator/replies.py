@@ -6,6 +6,7 @@ import msgspec
 
 from joulie_actuator.cpu_class_protocol import ClassAbilities, CpuClassState
 from joulie_actuator.hardware.cpuinfo import HostFacts
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.knob_results import RestoredKnob
@@ -85,12 +86,13 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
 
 
 class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts, and the managed limit on its graphics clock."""
+    """Power and limit of one GPU, in milliwatts, the managed limit on its graphics clock, and what bounds it."""
 
     uuid: str
     power_mw: int | None = None
     limit_mw: int | None = None
     clock_limit_mhz: int | None = None
+    clock_bound: ClockBound = ClockBound.UNKNOWN
     failure: HardwareFailure | None = None
 
 

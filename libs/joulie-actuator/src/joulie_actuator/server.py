@@ -136,7 +136,7 @@ class Server(socketserver.UnixStreamServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in its own thread, if its peer is admitted and has not too many."""
-        peer = _peer(request)
+        peer = peer_of(request)
         if not self.admission.admits(peer):
             self.rate_limited("connection rejected", pid=peer.pid, uid=peer.uid, gid=peer.gid)
         elif not self._enter(peer.uid):
@@ -180,7 +180,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         """Answer requests until the peer disconnects."""
-        peer = _peer(self.connection)
+        peer = peer_of(self.connection)
         try:
             while line := self.rfile.readline(LINE_LIMIT):
                 self.wfile.write(encode(self._answer(line, peer)))
@@ -207,5 +207,6 @@ class _Connection(socketserver.StreamRequestHandler):
             return ErrorReply(message=f"{type(error).__name__}: {error}")
 
 
-def _peer(connection: socket.socket) -> Peer:
+def peer_of(connection: socket.socket) -> Peer:
+    """Return the process at the other end of a UNIX socket."""
     return Peer(*_CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)))

@@ -26,6 +26,12 @@ struct stub_gpu {
     volatile uint32_t lowest_mhz, highest_mhz; /* graphics clocks of the hardware */
     volatile uint32_t lock_mhz;         /* the highest clock that it is held to; 0: none */
     volatile uint32_t no_lock;          /* a device whose clocks cannot be held */
+    volatile uint32_t clock_mhz;        /* the clock of the moment; 0: the highest that it is held to */
+    volatile uint32_t clock_reasons;    /* NVML: the reasons of the moment, a bit for each */
+    volatile uint32_t no_clock_reasons; /* a device, or a guest, that tells none */
+    /* AMD SMI: readings of the firmware so far, and those of them under each kind of limit. */
+    volatile uint32_t readings, power_readings, thermal_readings;
+    volatile uint32_t activity_pct;
 };
 
 struct stub_state {

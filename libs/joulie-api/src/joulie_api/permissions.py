@@ -14,6 +14,7 @@ from joulie_api.resources import (
     ADJUSTMENTS,
     BALLOONS_POLICIES,
     CLUSTER_ROLES,
+    CONFIG_MAPS,
     DAEMON_SETS,
     DEVICE_CLASSES,
     EVENTS,
@@ -30,6 +31,7 @@ from joulie_api.resources import (
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SECRETS,
     TELEMETRY_PROFILES,
     TEMPLATE_POLICIES,
@@ -86,11 +88,16 @@ class Permissions:
     resource_manager: tuple[Grant, ...] = ()
     #: In the cluster, only where nodes may sleep.
     sleep: tuple[Grant, ...] = ()
+    #: In the namespace that the service runs in, only where savings are estimated.
+    savings: tuple[Grant, ...] = ()
+    #: In the cluster, only where the holders of devices are followed.
+    holders: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep)
+        scopes = (self.cluster, self.namespace, self.resource_manager, self.sleep, self.savings, self.holders)
+        return tuple(grant for scope in scopes for grant in scope)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -127,6 +134,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                     (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES), _READ, reason="On which nodes a pod finds its data."
                 ),
             ),
+            savings=(
+                Grant((CONFIG_MAPS,), ("get", "patch"), by_name=True, reason="The ledger of savings."),
+                Grant((CONFIG_MAPS,), ("create",), reason="Its first write; a name cannot limit it."),
+            ),
         ),
         "agent": Permissions(
             cluster=(
@@ -150,6 +161,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODES,), ("patch",), subresource="status", reason="Capacity of extended resources."),
                 Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
+            ),
+            holders=(
+                Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
+                Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
             ),
         ),
         "extender": Permissions(
@@ -190,4 +205,5 @@ VIEWER: Final = Permissions(
             reason="What the extender knows: the create is a POST of a pod to /debug/explain, which changes nothing.",
         ),
     ),
+    savings=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="The ledger of savings."),),
 )

@@ -64,6 +64,8 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     overhead: _Part = msgspec.UNSET
     resources: _Part = msgspec.UNSET
     resource_claims: _Part = msgspec.UNSET
+    #: No demand depends on it: it is taken out before a demand is computed.
+    topology_spread_constraints: _Part = msgspec.UNSET
 
 
 class _ContainerStatus(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -96,10 +98,12 @@ class PodFields(msgspec.Struct, omit_defaults=True):
         meta, spec = self.metadata, self.spec
         annotation = meta.annotations.workload_class if meta.annotations else None
         phase = self.status.phase if self.status else None
-        uid, node, resizing = meta.uid, None, None
+        uid, node, resizing, constrained = meta.uid, None, None, False
         meta.name = meta.uid = ""
         if spec is not None:
             node, spec.node_name = spec.node_name or None, None
+            constrained = any(map(_says, (spec.node_selector, spec.affinity, spec.topology_spread_constraints)))
+            spec.topology_spread_constraints = msgspec.UNSET
             containers, init_containers = (
                 _items(_CONTAINERS, spec.containers),
                 _items(_CONTAINERS, spec.init_containers),
@@ -110,14 +114,16 @@ class PodFields(msgspec.Struct, omit_defaults=True):
             spec.containers, spec.init_containers = _written(containers), _written(init_containers)
             if claims:
                 demand, _ = _demand(_checked(_ENCODER.encode(self)), claimed_gpus)
-                return DemandingPod(uid, node, phase, annotation, demand, with_claims=True)
+                return DemandingPod(uid, node, phase, annotation, demand, with_claims=True, constrained=True)
         # Only claims depend on the namespace and on the rest of the status.
         meta.namespace, self.status = "", resizing
         fields = _checked(_ENCODER.encode(self))
         demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
         if is_open:
             demand, _ = _demand(fields, claimed_gpus)
-        return DemandingPod(uid, node, phase, annotation, demand, with_claims=is_open)
+        return DemandingPod(
+            uid, node, phase, annotation, demand, with_claims=is_open, constrained=constrained or is_open
+        )
 
 
 class DemandingPod(msgspec.Struct, frozen=True):
@@ -131,8 +137,11 @@ class DemandingPod(msgspec.Struct, frozen=True):
     demand: PodDemand
     #: Whether the demand also depends on claims or device classes, and so on the moment.
     with_claims: bool = False
+    #: Whether it asks for certain nodes: by a selector, affinity, spread constraints, claims or resources of classes.
+    constrained: bool = False
 
 
+_EMPTY: Final = (b"null", b"{}", b"[]")
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(PodFields)
 _CONTAINERS: Final = msgspec.json.Decoder(list[_Container] | None)
@@ -168,6 +177,11 @@ def _differ(containers: Iterable[_Container], states: Iterable[_ContainerStatus]
         for container in containers
         for each in held.get(container.name, ())
     )
+
+
+def _says(part: _Part) -> bool:
+    """Return whether a field is there and has something in it."""
+    return not isinstance(part, msgspec.UnsetType) and bytes(part) not in _EMPTY
 
 
 def _requests(resources: _Part) -> WireQuantities:

@@ -58,6 +58,8 @@ NFD_CPU_MODEL_PREFIX: Final = "feature.node.kubernetes.io/cpu-model."
 NFD_PCI_PREFIX: Final = "feature.node.kubernetes.io/pci-"
 
 WORKLOAD_CLASS: Final = "joulie.io/workload-class"
+#: Annotation of a Pod or a Namespace: how much longer a standard pod may run, `0%`, `10%`, `25%` or `50%`.
+MAX_SLOWDOWN: Final = "joulie.io/max-slowdown"
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY_AGENT: Final = "joulie-agent"

@@ -24,7 +24,7 @@ from joulie_sim.recording.replay import AssumedUse, replay_recording
 
 pytestmark = pytest.mark.e2e
 
-START_S = 150.0
+START_S = 200.0
 WHOLE_S = 280.0
 
 
@@ -91,7 +91,34 @@ async def test_a_run_ends_with_every_pod_completed_and_performance_pods_on_perfo
     error_pct = abs(summary["withoutJoulie"]["errorPct"])
     assert error_pct < 15.0
     assert f"the simulator's error of {error_pct:.1f} %" in output.decode()
+    assert summary["sleep"] is None
     assert_recorded(directory)
+    assert_nothing_left(start)
+
+
+async def test_nodes_of_a_run_without_options_sleep_and_every_pod_completes(start):
+    process = await start("--nodes", "20", "--pods", "60", "--duration", "40")
+    async with asyncio.timeout(WHOLE_S):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    (directory,) = start.out.iterdir()
+    summary = json.loads((directory / "summary.json").read_text())
+    assert sum(pods["finished"] for pods in summary["pods"].values()) == 60
+    assert summary["simulatedSecondsPerSecond"] == 60.0
+    slept, compared = summary["sleep"], summary["withoutJoulie"]
+    # Half of a zone at most, and none that a pod is on.
+    assert 1 <= slept["mostAsleep"] <= 10
+    assert slept["powerOffs"] >= slept["mostAsleep"]
+    assert 0.0 < slept["energyKwh"]["asleep"] < slept["energyKwh"]["awake"]
+    assert sum(slept["energyKwh"].values()) == pytest.approx(sum(summary["energyKwh"].values()), rel=0.05)
+    assert compared["measured"]["powerOffs"] == slept["powerOffs"]
+    assert compared["withoutJoulie"]["powerOffs"] == 0
+    assert compared["savedPctLowest"] <= compared["savedPct"] <= compared["savedPctHighest"]
+    with (directory / "samples.csv").open() as file:
+        samples = list(csv.DictReader(file))
+    for row in samples:
+        assert sum(int(row[f"{power}_nodes"]) for power in ("awake", "waking", "asleep")) == 20
+        assert float(row["asleep_watts"]) == pytest.approx(15.0 * int(row["asleep_nodes"]))
     assert_nothing_left(start)
 
 

@@ -18,7 +18,7 @@ from joulie_sim.demo.kind_nodes import POD_SPEC, SIMULATED, beside_real_nodes, r
 from joulie_sim.demo.kind_release import install_release, release_values, waiting_reasons
 from joulie_sim.demo.options import parse_options
 from joulie_sim.demo.scenario import make_scenario
-from joulie_sim.demo.settings import joulie_settings
+from joulie_sim.demo.settings import demo_arm
 from joulie_sim.engine.node_scores import ScoreSettings
 from joulie_sim.workload.item import WORKLOAD_LABEL, pod_manifest
 from joulie_testing.api.builders import make_node, make_pod
@@ -52,7 +52,7 @@ def test_pods_of_the_demo_select_and_tolerate_simulated_nodes_only():
 @pytest.mark.parametrize("argument", ["--preset=score", "--preset=documents", "--policy=queue_aware_v1"])
 def test_the_services_get_the_settings_that_the_comparison_simulates(argument):
     options = parse_options(["--kind", argument])
-    values, settings = release_values(options), joulie_settings(options)
+    values, settings = release_values(options), demo_arm(options).joulie
     preset = PRESETS[PresetName(values["preset"])]
     env = {**preset.operator, **values["operator"]["env"]}
     assert env["POLICY_TYPE"] == settings.policy

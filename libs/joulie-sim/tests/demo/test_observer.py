@@ -1,17 +1,25 @@
-"""Observers of the demo and of the day on the in-process API server."""
+"""Observers of the demo on the in-process API server."""
 
 import asyncio
 import contextlib
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from joulie_core import labels
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.day.observer import DayObserver
+from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer
+from joulie_sim.demo.sleeping.observer import SleepingObserver
+from joulie_sim.demo.sleeping.power import Power
+from joulie_sim.demo.sleeping.servers import SleepingServers
+from joulie_sim.demo.sleeping.wall_power import WallPower
+from joulie_sim.demo.time_scale import TimeScale
 from joulie_sim.workload.item import WorkItem
 from joulie_testing.api.builders import make_node
 
@@ -55,9 +63,16 @@ async def moved(clock, now_s, change):
     await clock.read.wait()
 
 
-async def test_a_days_observer_records_pods_and_wakes_by_its_own_clock(fake_api, fake_client):
+def servers_of(clock):
+    """Return the servers of one node, `n-0`."""
+    classes = (NodeClass(name="n", count=1, cpu=CpuClass(model="AMD-EPYC-9654", cores=192), memory="768Gi"),)
+    return SleepingServers(WallPower(classes), scale=TimeScale(60.0), clock=clock)
+
+
+async def test_an_observer_of_sleep_records_pods_and_wakes_by_its_own_clock(fake_api, fake_client):
     clock = Clock()
-    observer = DayObserver(fake_client, sim_url="", workload="day", clock=clock, servers={}, wall_power=None)
+    servers = servers_of(clock)
+    observer = SleepingObserver(fake_client, sim_url="", workload="day", clock=clock, servers=servers)
     fake_api.put(make_node("n", labels={labels.SLEEP_STATE: "asleep"}))
 
     def labelled(state):
@@ -77,6 +92,38 @@ async def test_a_days_observer_records_pods_and_wakes_by_its_own_clock(fake_api,
         await moved(clock, 878.0, lambda: fake_api.patch("Pod", "p", done, "default"))
         pod = observer.record.pods["p"]
         assert (pod.wait_s, pod.finished_s, pod.slowdown) == (288.0, 878.0, 1.5)
+
+
+async def test_watts_are_those_of_the_server_at_the_wall_and_the_energy_is_that_of_the_samples(fake_client):
+    clock = Clock()
+    servers = servers_of(clock)
+    server, idle = servers.servers["n-0"], servers.wall_power.idle_watts("n-0")
+    node = {"watts": 200.0, "capWatts": 800.0, "jobs": [], "cpuUtilization": 0.0, "gpuWatts": 0.0}
+    state = {
+        "watts": 200.0,
+        "energyJoulesByClass": dict.fromkeys(SchedulableClass, 100.0),
+        "completed": {each: {"meanSlowdown": None, "pods": 0} for each in WorkloadClass},
+        "nodes": {"n-0": node},
+    }
+    app = web.Application()
+
+    async def answer(_request):
+        return web.json_response(state)
+
+    app.router.add_get("/state", answer)
+    async with TestServer(app) as served, aiohttp.ClientSession() as session:
+        url = str(served.make_url("")).rstrip("/")
+        observer = SleepingObserver(fake_client, sim_url=url, workload="demo", clock=clock, servers=servers)
+        observer.record.node_seen("n-0", SchedulableClass.PERFORMANCE, 0.0)
+        await observer.sample(session)
+        server.reset("ForceOff")
+        clock.now_s = 10.0
+        sample = await observer.sample(session)
+        clock.now_s = 30.0
+        await observer.sample(session)
+    assert sample.by_power[Power.ASLEEP].watts == sample.watts == 15.0
+    assert observer.energy_joules[SchedulableClass.PERFORMANCE] == pytest.approx(10.0 * idle + 20.0 * 15.0)
+    assert observer.slowdown is None
 
 
 async def test_a_run_begins_when_the_operator_has_assigned_a_profile_to_every_node(fake_api, fake_client):

@@ -2,7 +2,8 @@ import pytest
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import ClassSample, PodCounts, RecordedNode, RecordedTransition, RunRecord
+from joulie_sim.demo.record import NodeSums, PodCounts, RecordedNode, RecordedTransition, RunRecord
+from joulie_sim.demo.sleeping.power import Power
 
 PERFORMANCE, ECO, DRAINING = SchedulableClass.PERFORMANCE, SchedulableClass.ECO, SchedulableClass.DRAINING
 
@@ -72,14 +73,29 @@ def test_a_sample_adds_up_nodes_by_class_and_counts_pods(record):
         "other": RecordedNode(50.0, 250.0, 0),
     }
     sample = record.sample(readings, 2.0)
-    assert sample.by_class[PERFORMANCE] == ClassSample(1, 300.0, 500.0, 0)
-    assert sample.by_class[ECO] == ClassSample(2, 150.0, 500.0, 1)
+    assert sample.by_class[PERFORMANCE] == NodeSums(1, 300.0, 500.0, 0)
+    assert sample.by_class[ECO] == NodeSums(2, 150.0, 500.0, 1)
     assert sample.pods == {
         WorkloadClass.PERFORMANCE: PodCounts(pending=1),
         WorkloadClass.STANDARD: PodCounts(running=1, finished=1),
     }
+    assert sample.counts == PodCounts(pending=1, running=1, finished=1)
     assert sample.watts == 450.0
     assert record.samples == [sample]
+
+
+def test_a_sample_adds_up_servers_by_what_they_do_and_remembers_the_changes(record):
+    awake = {"fast": RecordedNode(300.0, 500.0, 0), "slow": RecordedNode(100.0, 250.0, 1)}
+    record.sample(awake, 1.0)
+    asleep = {**awake, "fast": RecordedNode(15.0, 500.0, 0, Power.ASLEEP)}
+    record.sample(asleep, 2.0)
+    sample = record.sample(asleep, 3.0)
+    assert sample.by_power == {
+        Power.AWAKE: NodeSums(1, 100.0, 250.0, 1),
+        Power.WAKING: NodeSums(),
+        Power.ASLEEP: NodeSums(1, 15.0, 500.0, 0),
+    }
+    assert list(record.power_changes) == [RecordedTransition(2.0, "fast", Power.AWAKE, Power.ASLEEP)]
 
 
 def test_a_deleted_node_is_not_counted(record):

@@ -19,22 +19,41 @@ GROUPS = (
 )
 
 
-def test_the_defaults_are_forty_nodes_and_a_few_hundred_pods():
-    scenario = make_scenario(parse_options([]))
+def test_the_defaults_are_forty_nodes_and_a_few_hundred_pods_in_three_hours_of_which_three_minutes_pass():
+    options = parse_options([])
+    assert options.sleeps
+    assert (options.duration_s, options.time_scale.speed) == (180.0, 60.0)
+    scenario = make_scenario(options)
     assert scenario.node_count == 40
-    assert len(scenario.items) == 300
-    assert max(item.arrives_s for item in scenario.items) <= 180.0
+    assert len(scenario.items) == 400
+    assert max(item.arrives_s for item in scenario.items) <= 3 * 3600.0
+
+
+def test_pods_of_a_run_in_which_nodes_sleep_are_few_then_many_then_few_and_can_end_in_time():
+    items = make_scenario(parse_options([])).items
+    early, middle, late = (sum(low * 60 <= item.arrives_s < (low + 20) * 60 for item in items) for low in (10, 70, 120))
+    assert middle > 2 * early
+    assert middle > 2 * late
+    # The longest takes 36 minutes on the slowest nodes.
+    assert items[-1].arrives_s + 36 * 60 <= 3 * 3600.0
+
+
+def test_a_run_in_which_no_node_sleeps_is_not_scaled():
+    options = parse_options(["--preset", "score"])
+    assert (options.sleeps, options.time_scale.speed) == (False, 1.0)
+    assert max(item.arrives_s for item in make_scenario(options).items) <= 180.0
 
 
 @pytest.mark.parametrize(
     ("argv", "preset", "title"),
     [
-        ([], DEFAULT_PRESET, f"preset {DEFAULT_PRESET}"),
+        ([], PresetName.SLEEP, "preset sleep"),
+        (["--kind"], DEFAULT_PRESET, f"preset {DEFAULT_PRESET}"),
         (["--preset", "documents"], PresetName.DOCUMENTS, "preset documents"),
         (["--policy", "queue_lead_v1"], PresetName.DOCUMENTS, "queue_lead_v1"),
     ],
 )
-def test_the_demo_has_the_preset_of_the_chart_or_another_or_a_policy(argv, preset, title):
+def test_the_demo_has_the_preset_with_sleep_or_another_or_a_policy(argv, preset, title):
     options = parse_options(argv)
     assert options.preset is preset
     assert make_scenario(options).title.endswith(f", {title}")
@@ -60,7 +79,9 @@ def test_every_generated_pod_fits_some_node():
         (["--nodes", "many"], "not a number"),
         (["--duration", "1"], "between 20 and"),
         (["--policy", "magic"], "invalid choice"),
-        (["--preset", "sleep"], "'score', 'documents'"),
+        (["--preset", "sleep", "--kind"], "its nodes have no BMCs"),
+        (["--preset", "sleep", "--trace", "openb", "x"], "its times are not scaled"),
+        (["--nodes", "201"], "more than 200 nodes have no BMCs"),
         (["--preset", "score", "--policy", "queue_aware_v1"], "not allowed with"),
         (["--trace", "other", "x"], "only supported trace"),
         (["--trace", "openb", "x", "--nodes", "3"], "--scale"),

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_core.class_caps import DeviceLimits
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import Draw, LimitedDraw
+from joulie_sim.engine.device_limits import DeviceLimits
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
-from joulie_sim.engine.power_model import CalibratedPowerModel, ServerDraw, SlowedCores
+from joulie_sim.engine.power_model import CalibratedPowerModel, LimitedGpuWork, ServerDraw, SlowedCores
 from joulie_sim.physics.parts import Controls
 from joulie_sim.testing import GPU_NODE
 
@@ -26,7 +26,7 @@ class _Linear:
         frequency = 1.0 if controls.cpu_cap_watts is None else controls.cpu_cap_watts / 100
         return ServerDraw(10 + busy_cores * frequency, LimitedDraw(busy_cores * frequency, frequency))
 
-    def gpu(self, utilization: float, controls: Controls) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         speed = 1.0 if controls.gpu_cap_watts is None else controls.gpu_cap_watts / 100
         return Draw(1.0 if not utilization else 10 * utilization * speed, speed)
 

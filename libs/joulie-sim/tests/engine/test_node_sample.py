@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from joulie_sim.engine.node_sample import NodeSample, nodes_to_find, zone_order
+from joulie_core.savings.kube_scores import nodes_to_find, zone_order
+from joulie_sim.engine.node_sample import NodeSample
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 import pytest
 
+from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.draw import draw_under
 from joulie_core.power.server import server_power
-from joulie_sim.engine.power_model import CalibratedPowerModel
+from joulie_sim.engine.power_model import CalibratedPowerModel, LimitedGpuWork
 from joulie_sim.physics.parts import Controls
 
 _GIB = 1024**3
@@ -54,3 +55,33 @@ def test_gpus_count_at_the_wall_with_the_chassis_around_them_and_a_node_without_
         most = view.gpu.count * view.gpu.max_watts if view.gpu is not None else 0.0
         assert model.wall_watts(0.5 * most) == pytest.approx(gpus_at_wall(0.5 * most, most))
         assert model.wall_watts(0.0) == pytest.approx(0.15 * most)
+
+
+@pytest.mark.parametrize("memory_bound", [False, True])
+@pytest.mark.parametrize("clock_share", [0.9, 0.75])
+def test_a_gpu_at_a_lower_clock_is_as_the_sweep_has_it_at_full_load_and_idles_as_before(
+    machines, memory_bound, clock_share
+) -> None:
+    for group in machines.groups:
+        gpu, model = group.hardware.gpu, CalibratedPowerModel(group)
+        clock = LimitedGpuWork(clock_share, memory_bound)
+        if gpu is None:
+            assert model.gpu(1.0, Controls(), clock).watts == 0.0
+            continue
+        point = ClockSweeps.load().of(group.view.gpu.model).at(clock_share, memory_bound=memory_bound)
+        draws = [model.gpu(1.0, Controls(), clock) for _ in range(2)]
+        assert draws[0] == draws[1]
+        assert draws[0].watts == pytest.approx(point.power * gpu.max_watts)
+        assert draws[0].speed == pytest.approx(point.speed)
+        assert model.gpu(0.0, Controls(), clock).watts == model.gpu(0.0, Controls()).watts
+        assert model.gpu(0.5, Controls(), clock).watts < model.gpu(0.5, Controls()).watts
+
+
+def test_a_cap_below_what_a_lower_clock_draws_slows_further(machines) -> None:
+    group = next(each for each in machines.groups if each.hardware.gpu is not None)
+    model, clock = CalibratedPowerModel(group), LimitedGpuWork(0.9, memory_bound=False)
+    free = model.gpu(1.0, Controls(), clock)
+    capped = model.gpu(1.0, Controls(gpu_cap_watts=0.8 * free.watts), clock)
+    assert capped.watts == pytest.approx(0.8 * free.watts)
+    assert capped.speed < free.speed
+    assert model.gpu(1.0, Controls(gpu_cap_watts=1.01 * free.watts), clock) == free

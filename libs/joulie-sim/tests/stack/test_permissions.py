@@ -21,9 +21,9 @@ def test_permitted_requests_are_not_listed():
 
 
 def test_requests_that_no_role_permits_are_listed():
-    assert denied("joulie-agent", [Request("apply", TWINS), Request("list", "/api/v1/pods")]) == [
+    assert denied("joulie-agent", [Request("apply", TWINS), Request("list", "/api/v1/services")]) == [
         "create nodetwins.joulie.io",
-        "list pods",
+        "list services",
         "patch nodetwins.joulie.io",
     ]
 

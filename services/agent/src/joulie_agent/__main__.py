@@ -8,7 +8,8 @@ from typing import Final, NoReturn
 
 from joulie_actuator import commands
 
-COMMANDS: Final = commands.COMMANDS
+HOLDERS: Final = "holders"
+COMMANDS: Final = {**commands.COMMANDS, HOLDERS: "ask the kubelet which container has which device, for the controller"}
 
 
 def main() -> NoReturn:
@@ -16,6 +17,10 @@ def main() -> NoReturn:
     match sys.argv[1:]:
         case [command, *arguments] if command in commands.COMMANDS:
             sys.exit(commands.run(command, arguments))
+        case [command, *arguments] if command == HOLDERS:
+            from joulie_agent.holders import process  # noqa: PLC0415
+
+            process.main(arguments)
         case _:
             _control()
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -18,6 +19,9 @@ from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.holders.answer import fetch_answer
+from joulie_agent.holders.cluster import NodePodsWatch
+from joulie_agent.holders.follow import HoldersFollower, HolderSources
 from joulie_agent.informers import Informers
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
@@ -51,6 +55,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         on_start(app)
         workers = NodeWorkers(client, scope)
         informers = Informers(client, scope, settings.default_route, wake=workers.wake, moved=workers.move)
+        follower = _follow_holders(app, settings, client, host, workers) if settings.holders_socket else None
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -62,12 +67,31 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             spec_timeout_s=settings.spec_read_timeout,
             wall_time=time.time,
             failures=app.failures,
+            held=follower.current if follower else None,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
             app.watch(reflector)
         app.spawn("nodes", workers.run(deps))
         await app.wait()
+
+
+def _follow_holders(
+    app: App, settings: AgentSettings, client: KubeClient, host: PowerBackend, workers: NodeWorkers
+) -> HoldersFollower:
+    """Start to follow which pods hold the GPUs of this machine."""
+    watch = NodePodsWatch(client, settings.node_name)
+    sources = HolderSources(
+        listing=partial(fetch_answer, settings.holders_socket),
+        pods=watch.current,
+        gpus=lambda: host.node_gpus() if isinstance(host, HostBackend) else (),
+    )
+    follower = HoldersFollower(sources, changed=partial(workers.wake, settings.node_name))
+    app.watch(watch.pods)
+    app.report(watch.slices)
+    app.spawn("resource slices", watch.watch_slices())
+    app.spawn("device holders", follower.run())
+    return follower
 
 
 @asynccontextmanager

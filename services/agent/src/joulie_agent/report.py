@@ -6,8 +6,12 @@ for the same reason once per heartbeat. Without a reading the last one stays, wi
 `POWER_HOLD_S`; then it is removed. It is never zero by default.
 """
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from joulie_agent.holders.report import device_reports
+from joulie_core.holders.held import HeldDevice
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, PowerReading, TelemetryProfileStatus
 from joulie_core.timestamps import age_seconds, rfc3339
 
@@ -29,6 +33,8 @@ def compose(
     cpu_watts: float | None,
     gpu_watts: float | None,
     now_s: float,
+    held: Sequence[HeldDevice] | None = None,
+    watts_of: Mapping[str, float | None] = MappingProxyType({}),
 ) -> TelemetryProfileStatus:
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
@@ -39,11 +45,17 @@ def compose(
         cpu_watts: power of all CPU packages; None without a usable reading.
         gpu_watts: power of all GPUs.
         now_s: wall time, seconds since the epoch.
+        held: the node's GPUs and what holds them; None where that is not followed.
+        watts_of: power of each GPU, by UUID.
     """
     old = last.control or ControlReports()
+    power = _power(last.power, cpu_watts, gpu_watts, now_s)
+    # The power of each GPU is as old as that of the node: it alone is worth no write.
+    before = last.devices if power == last.power else None
     return TelemetryProfileStatus(
         control=ControlReports(cpu=_control(old.cpu, cpu, now_s), gpu=_control(old.gpu, gpu, now_s)),
-        power=_power(last.power, cpu_watts, gpu_watts, now_s),
+        power=power,
+        devices=None if held is None else device_reports(held, watts_of, before or ()),
     )
 
 

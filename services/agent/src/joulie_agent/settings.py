@@ -98,6 +98,10 @@ class AgentSettings(ServiceSettings):
     actuator_socket: str = "/run/joulie/actuator.sock"
     """Socket of the actuator."""
 
+    holders_socket: str = ""
+    """Socket of `joulie-agent holders` of this pod, which asks the kubelet; unset does not follow which pods hold the
+    GPUs of this machine. Only while AGENT_MODE is daemonset."""
+
     state_dir: str = "/var/lib/joulie"
     """Directory of the journals of originals, if HARDWARE_ACCESS is `in-process`."""
 
@@ -191,6 +195,8 @@ class AgentSettings(ServiceSettings):
         faults = []
         if self.agent_mode is AgentMode.DAEMONSET and not self.node_name:
             faults.append("NODE_NAME is required while AGENT_MODE is daemonset")
+        if self.agent_mode is AgentMode.POOL and self.holders_socket:
+            faults.append("HOLDERS_SOCKET is for AGENT_MODE daemonset: a pool agent follows no GPU of its machine")
         if self.agent_mode is AgentMode.POOL:
             faults += self._shard_faults()
         for kind, kind_name, endpoint_name in (

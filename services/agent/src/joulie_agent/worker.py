@@ -9,8 +9,9 @@ report, and without one the lease of the host's limits expires.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -30,6 +31,7 @@ from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.control.telemetry_route import Route
 from joulie_core.fnv import fnv1a_32
+from joulie_core.holders.held import HeldDevice
 from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
@@ -63,6 +65,8 @@ class WorkerDeps:
     #: Now, in seconds since the epoch.
     wall_time: Callable[[], float]
     failures: Failures
+    #: What holds the GPUs of this machine, or None before that is known; None where it is not followed.
+    held: Callable[[], Sequence[HeldDevice] | None] | None = None
 
 
 class NodeWorker:
@@ -202,6 +206,7 @@ class NodeWorker:
             ControlReports(cpu=tick.cpu, gpu=tick.gpu),
             cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
             gpu_watts=tick.gpu_reading.power_watts if tick.gpu_reading else None,
+            watts_of={each.gpu: each.power_watts for each in tick.gpu_reading.gpus} if tick.gpu_reading else {},
         )
         return False
 
@@ -215,7 +220,8 @@ class NodeWorker:
             return
         live = self._deps.informers.status_profile(self._node.name)
         await self._deps.publisher.status_profile(self._node, inputs.route, live)
-        status = TelemetryProfileStatus(control=reports, power=live.model.status.power if live else None)
+        last = live.model.status if live else TelemetryProfileStatus()
+        status = TelemetryProfileStatus(control=reports, power=last.power, devices=last.devices)
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = reports
         self._announced = wanted
@@ -263,7 +269,14 @@ class NodeWorker:
             now=now,
         )
 
-    async def _report(self, reports: ControlReports, *, cpu_watts: float | None, gpu_watts: float | None) -> None:
+    async def _report(
+        self,
+        reports: ControlReports,
+        *,
+        cpu_watts: float | None,
+        gpu_watts: float | None,
+        watts_of: Mapping[str, float | None] = MappingProxyType({}),
+    ) -> None:
         assert reports.cpu is not None
         assert reports.gpu is not None
         live = self._deps.informers.status_profile(self._node.name)
@@ -274,6 +287,8 @@ class NodeWorker:
             cpu_watts=cpu_watts,
             gpu_watts=gpu_watts,
             now_s=self._deps.wall_time(),
+            held=self._deps.held() if self._deps.held else None,
+            watts_of=watts_of,
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control

@@ -7,6 +7,7 @@ import pytest
 
 from joulie_actuator.client import InProcessActuator
 from joulie_actuator.cpu_class_protocol import CpuClassControls
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.knob import HardwareFailure
@@ -256,7 +257,11 @@ async def test_clocks_are_limited_by_uuid_reported_and_restored_with_everything_
         Reason.CLOCKS_LIMITED,
         "nvml",
     )
-    assert [sample.clock_limit_mhz for sample in (await bench.backend.read()).gpu.gpus] == [1200, None]
+    samples = (await bench.backend.read()).gpu.gpus
+    assert [(sample.clock_limit_mhz, sample.clock_bound) for sample in samples] == [
+        (1200, ClockBound.CLOCK_LIMIT),
+        (None, ClockBound.NONE),
+    ]
     assert (await bench.backend.restore_gpu(NO_LIMITS)).reason is Reason.RESTORED
     assert [gpu.clock_mhz for gpu in bench.library.gpus] == [1980, 1980]
 

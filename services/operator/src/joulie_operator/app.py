@@ -35,6 +35,8 @@ from joulie_operator.notifier import Notifier
 from joulie_operator.planner import NodePlanner
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.published_state import PublishedState
+from joulie_operator.savings.build import SavingsSurroundings, build_savings
+from joulie_operator.savings.controller import SavingsController
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics, families
@@ -138,6 +140,7 @@ class Operator:
         )
         self._reconciler = self._build_reconciler()
         self._sleep = self._build_sleep(client) if settings.sleep_enabled else None
+        self._savings = self._build_savings(client) if settings.savings_enabled else None
         self._loops = OperatorLoops(
             self._cluster,
             self._planner,
@@ -223,6 +226,8 @@ class Operator:
             group.create_task(self._recorder.work(), name="write events")
             if self._sleep is not None:
                 group.create_task(self._sleep.run(), name="sleep")
+            if self._savings is not None:
+                group.create_task(self._savings.run(), name="savings")
             for number in range(self._settings.write_concurrency):
                 group.create_task(self._reconciler.work(), name=f"reconcile {number}")
 
@@ -280,3 +285,14 @@ class Operator:
             NodeSeriesCollector(lambda: families(controller.statuses, controller.off) if leading() else ())
         )
         return controller
+
+    def _build_savings(self, client: KubeClient) -> SavingsController:
+        surroundings = SavingsSurroundings(
+            client=client,
+            writer=self._writes,
+            cluster=self._cluster,
+            watches=self._watches,
+            server_power=self._server_power,
+            record_event=self._recorder.record,
+        )
+        return build_savings(self._settings, self._app, surroundings, self._elector.is_leading)

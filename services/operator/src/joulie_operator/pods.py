@@ -28,6 +28,9 @@ class PodSummary:
     performance: bool
     cpu_cores: float
     gpus: float
+    memory_bytes: float = 0.0
+    #: Whether it asks for certain nodes, see `joulie_api.pod_reader.DemandingPod`.
+    constrained: bool = False
 
 
 NO_POD: Final = PodSummary(node=None, performance=False, cpu_cores=0, gpus=0)
@@ -54,10 +57,18 @@ class PodDecoder:
             self._on_unknown(decode_pod(raw))
         demand = pod.demand
         performance = demand.workload_class is WorkloadClass.PERFORMANCE
-        return _kept_summary(pod.node, performance, demand.cpu_cores, demand.gpus)
+        return _kept_summary(pod.node, performance, demand.cpu_cores, demand.gpus, demand.memory_bytes, pod.constrained)
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept_summary(node: str | None, performance: bool, cpu_cores: float, gpus: float) -> PodSummary:  # noqa: FBT001
+def _kept_summary(  # noqa: PLR0917
+    node: str | None,
+    performance: bool,  # noqa: FBT001
+    cpu_cores: float,
+    gpus: float,
+    memory_bytes: float,
+    constrained: bool,  # noqa: FBT001
+) -> PodSummary:
     """Return one object for equal pods of a node: a reflector reports no change from an object to itself."""
-    return PodSummary(NodeName(sys.intern(node)) if node else None, performance, cpu_cores, gpus)
+    name = NodeName(sys.intern(node)) if node else None
+    return PodSummary(name, performance, cpu_cores, gpus, memory_bytes, constrained)

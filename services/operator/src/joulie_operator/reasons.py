@@ -22,6 +22,8 @@ class EventReason(StrEnum):
     CAPS_NOT_ENFORCED = "CapsNotEnforced"
     #: A defect of the operator: the node keeps what is published for it.
     INTERNAL_ERROR = "InternalError"
+    #: The stored ledger of savings cannot be read; a new one was begun.
+    SAVINGS_SET_ASIDE = "SavingsSetAside"
     #: A pod names a workload class that does not exist.
     UNKNOWN_WORKLOAD_CLASS = "UnknownWorkloadClass"
     #: The states of a node that sleeps.

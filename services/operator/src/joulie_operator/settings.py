@@ -158,6 +158,9 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     `operator.sleep.enabled`."""
     sleep_interval: PositiveDuration = 10
     """How often it is decided which nodes sleep; also soon after a pod has begun to wait for a node."""
+    savings_enabled: bool = False
+    """Whether it is estimated what Joulie saves: docs/savings.md. Needs further permissions in the operator's
+    namespace, which the chart grants with `operator.savings.enabled`."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

@@ -48,6 +48,13 @@ class StubGpu(ctypes.Structure):
         ("highest_mhz", ctypes.c_uint32),
         ("lock_mhz", ctypes.c_uint32),
         ("no_lock", ctypes.c_uint32),
+        ("clock_mhz", ctypes.c_uint32),
+        ("clock_reasons", ctypes.c_uint32),
+        ("no_clock_reasons", ctypes.c_uint32),
+        ("readings", ctypes.c_uint32),
+        ("power_readings", ctypes.c_uint32),
+        ("thermal_readings", ctypes.c_uint32),
+        ("activity_pct", ctypes.c_uint32),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from joulie_actuator.hardware.gpu.amdsmi import AmdSmiLibrary
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
-from joulie_actuator.hardware.gpu.driver import GpuDriver
+from joulie_actuator.hardware.gpu.driver import GpuDriver, JournaledClock
 from joulie_actuator.hardware.gpu.library import GpuLibrary
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
 from joulie_actuator.hardware.gpu.nvml import NvmlLibrary
@@ -37,6 +37,7 @@ class Server:
             "write": lambda: self._with_knob(uuid, lambda knob: knob.write(value)),
             "clock": lambda: self._with_clock(uuid, lambda knob: knob.read()),
             "limit_clock": lambda: self._with_clock(uuid, lambda knob: knob.write(value)),
+            "clock_bound": lambda: self._clock_bound(uuid, value),
             "clock_is_free": lambda: driver.check_clock_is_free(uuid),
             "modules": lambda: sorted({name.partition(".")[0] for name in sys.modules}),
         }
@@ -44,6 +45,11 @@ class Server:
         if isinstance(answer, HardwareFailure):
             return asdict(answer)
         return [asdict(each) for each in answer] if operation == "devices" else answer
+
+    def _clock_bound(self, uuid: str, limit_mhz: int) -> Any:
+        """Return what bounds a clock; a limit above 0 is in the journal."""
+        reading = self._driver.read(uuid, JournaledClock(limit_mhz, limit_mhz) if limit_mhz else None)
+        return reading if isinstance(reading, HardwareFailure) else reading.clock_bound
 
     def _with_knob(self, uuid: str, act: Callable[[Knob], Any]) -> Any:
         knob = self._knobs.get(uuid) or self._driver.power_limit(uuid)

@@ -42,6 +42,9 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["SPX"],
+        "pci_address": "",
+        "minor": None,
+        "partition_uuids": [],
         "failure": None,
     }
     assert (second["uuid"], second["max_mw"], second["current_mw"]) == (SECOND, 300_000, 280_000)
@@ -222,3 +225,38 @@ def test_what_other_threads_log_while_the_package_is_imported_is_not_lost(capsys
         other.join()
     assert output.printed.getvalue() == "a warning of the package\n"
     assert capsys.readouterr().out == "a line of the log\n"
+
+
+def test_the_reason_for_the_clock_is_what_has_risen_since_the_last_reading(drive, state):
+    gpu = state.gpus[0]
+    gpu.activity_pct, gpu.readings = 95, 1000
+    assert drive("clock_bound", FIRST) == "unknown", "one reading tells nothing"
+    gpu.readings = 1100
+    assert drive("clock_bound", FIRST) == "none"
+    gpu.readings, gpu.power_readings = 1200, 60
+    assert drive("clock_bound", FIRST) == "power-limit"
+    gpu.readings, gpu.thermal_readings = 1300, 7
+    assert drive("clock_bound", FIRST) == "thermal"
+    assert drive("clock_bound", FIRST) == "unknown", "the firmware has not read since"
+    gpu.activity_pct, gpu.readings = 0, 1400
+    assert drive("clock_bound", FIRST) == "idle"
+
+
+@pytest.mark.parametrize(("throttled", "bound"), [(0, "none"), (1, "unknown")])
+def test_an_older_gpu_tells_whether_it_is_throttled_and_not_why(throttled, bound, drive, state):
+    state.gpus[1].activity_pct, state.gpus[1].power_readings = 95, throttled
+    assert drive("clock_bound", SECOND) == bound
+
+
+def test_a_clock_at_its_limit_is_bound_by_it(drive, state):
+    state.gpus[1].activity_pct = 95
+    assert drive("devices")
+    drive("limit_clock", SECOND, value=1200)
+    assert drive("clock_bound", SECOND, value=1980) == "clock-limit"
+    state.gpus[1].clock_mhz = 1100
+    assert drive("clock_bound", SECOND, value=1980) == "none"
+
+
+def test_a_gpu_that_reports_no_metrics_has_an_unknown_bound(drive, state):
+    state.gpus[0].no_clock_reasons = 1
+    assert drive("clock_bound", FIRST) == "unknown"

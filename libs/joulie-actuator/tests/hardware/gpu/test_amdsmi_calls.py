@@ -13,6 +13,7 @@ import pytest
 
 from joulie_actuator.hardware.gpu import amdsmi as under_test
 from joulie_actuator.hardware.gpu.amdsmi import AmdSmiLibrary
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.reasons import Reason
@@ -75,8 +76,10 @@ class Package(ModuleType):
                 "current_socket_power": 142,
                 "average_socket_power": 143,
             },
-            "amdsmi_get_clock_info": {"min_clk": 132, "max_clk": 2100},
+            "amdsmi_get_clock_info": {"clk": 1900, "min_clk": 132, "max_clk": 2100},
+            "amdsmi_get_gpu_metrics_info": {"average_gfx_activity": 0},
             "amdsmi_get_gpu_compute_partition": "SPX",
+            "amdsmi_get_gpu_device_bdf": "0000:05:00.0",
             "amdsmi_get_gpu_perf_level": AUTO,
             "amdsmi_set_power_cap": None,
             "amdsmi_set_gpu_clk_limit": None,
@@ -297,12 +300,14 @@ def test_a_device_is_described_by_its_own_figures_in_milliwatts(library, package
         highest_mhz=2100,
         partitioned=False,
         partition_modes=("SPX",),
+        pci_address="0000:05:00.0",
     )
     assert package.calls == [
         ("get_gpu_asic_info", GPU),
         ("get_power_cap_info", GPU),
         ("get_gpu_compute_partition", GPU),
         ("get_clock_info", GPU, "graphics"),
+        ("get_gpu_device_bdf", GPU),
     ]
 
 
@@ -320,6 +325,7 @@ FIELDS = {
     "get_power_cap_info": {"min_mw", "max_mw", "default_mw", "current_mw", "enforced_mw"},
     "get_clock_info": {"lowest_mhz", "highest_mhz"},
     "get_gpu_compute_partition": {"partitioned", "partition_modes"},
+    "get_gpu_device_bdf": {"pci_address"},
 }
 
 
@@ -330,7 +336,7 @@ def test_what_a_device_or_a_guest_does_not_have_is_unknown(code, function, libra
     package.failures[function] = code
     found = described(library)
     for field in GpuDeviceInfo.__dataclass_fields__:
-        expected = () if field == "partition_modes" else None
+        expected = {"partition_modes": (), "pci_address": ""}.get(field)
         assert getattr(found, field) == (expected if field in FIELDS[function] else getattr(complete, field))
 
 
@@ -512,3 +518,34 @@ def test_an_error_of_the_package_itself_is_a_failure_of_the_backend(library, pac
     error = failure_of(lambda: library.power_mw(GPU))
     assert (error.failure.reason, error.extent) == (Reason.BACKEND_FAILED, Extent.CALL)
     assert error.failure.message == "AMD SMI: bad parameter"
+
+
+def test_the_state_of_the_clock_is_the_graphics_clock_and_what_the_metrics_say(library, package):
+    assert library.clock_state(GPU) == ClockState(1900, ClockBound.IDLE)
+    package.answers["amdsmi_get_clock_info"] = {"clk": "N/A"}
+    assert library.clock_state(GPU).clock_mhz is None
+
+
+def test_counters_are_compared_with_those_of_the_same_device_since_the_devices_were_counted(library, package):
+    def seen(device, readings, power):
+        package.answers["amdsmi_get_gpu_metrics_info"] = {
+            "accumulation_counter": readings,
+            "ppt_residency_acc": power,
+            **dict.fromkeys(["prochot_residency_acc", "socket_thm_residency_acc"], 0),
+            **dict.fromkeys(["vr_thm_residency_acc", "hbm_thm_residency_acc"], 0),
+        }
+        return library.clock_state(device).reported
+
+    library.count()
+    first, second = library.handle(0), library.handle(1)
+    assert seen(first, 10, 5) is ClockBound.UNKNOWN
+    assert seen(second, 20, 9) is ClockBound.UNKNOWN
+    assert seen(first, 20, 6) is ClockBound.POWER_LIMIT
+    assert seen(second, 30, 9) is ClockBound.NONE
+    library.count()
+    assert seen(first, 30, 7) is ClockBound.UNKNOWN
+
+
+def test_a_device_or_a_guest_without_clocks_and_metrics_has_an_unknown_state(library, package):
+    package.failures |= {"get_clock_info": NOT_SUPPORTED, "get_gpu_metrics_info": NO_PERMISSION}
+    assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN)

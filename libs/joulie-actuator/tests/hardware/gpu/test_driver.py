@@ -14,6 +14,9 @@ def test_all_that_a_driver_does_not_report_is_unknown():
         **dict.fromkeys(("min_mw", "max_mw", "default_mw", "current_mw", "enforced_mw", "lowest_mhz", "highest_mhz")),
         "partitioned": None,
         "partition_modes": (),
+        "pci_address": "",
+        "minor": None,
+        "partition_uuids": (),
         "failure": None,
     }
 

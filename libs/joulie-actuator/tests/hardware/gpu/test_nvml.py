@@ -40,6 +40,9 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"],
+        "pci_address": "",
+        "minor": None,
+        "partition_uuids": [],
         "failure": None,
     }
     assert (second["min_mw"], second["max_mw"], second["default_mw"]) == (100_000, 350_000, 350_000)
@@ -257,3 +260,33 @@ def _wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "bound"),
+    [(0x0, "none"), (0x1, "idle"), (0x4, "power-limit"), (0x20, "thermal"), (0x48, "thermal"), (0x2, "unknown")],
+)
+def test_the_reason_for_the_clock_is_that_of_the_moment(reasons, bound, drive, state):
+    state.gpus[1].clock_reasons = reasons
+    assert drive("clock_bound", SECOND) == bound
+    assert drive("clock_bound", FIRST) == "none"
+
+
+def test_a_clock_at_its_limit_is_bound_by_it(drive, state):
+    assert drive("devices")
+    drive("limit_clock", FIRST, value=1200)
+    assert drive("clock_bound", FIRST, value=1200) == "clock-limit"
+    state.gpus[0].clock_mhz = 1100
+    assert drive("clock_bound", FIRST, value=1200) == "none"
+    state.gpus[0].clock_reasons = 0x4
+    assert drive("clock_bound", FIRST, value=1200) == "power-limit"
+
+
+def test_a_gpu_that_reports_no_reasons_has_an_unknown_bound(drive, state):
+    state.gpus[0].no_clock_reasons = 1
+    assert drive("clock_bound", FIRST) == "unknown"
+
+
+def test_an_older_driver_knows_the_reasons_by_their_older_name(start_driver, old_nvml_folder, state):
+    state.gpus[0].clock_reasons = 0x4
+    assert start_driver("nvml", old_nvml_folder)("clock_bound", FIRST) == "power-limit"

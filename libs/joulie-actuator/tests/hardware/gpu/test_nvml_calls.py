@@ -7,12 +7,13 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from joulie_actuator.hardware.gpu import nvml as nvml_module
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, LibraryError
 from joulie_actuator.hardware.gpu.nvml import NvmlLibrary
 from joulie_actuator.reasons import Reason
 
-NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION = 3, 2, 4
+NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND = 3, 2, 4, 6
 GPU = "handle 0"
 
 
@@ -29,6 +30,7 @@ class Package(ModuleType):
 
     NVMLError = NvmlError
     NVML_GPU_INSTANCE_PROFILE_COUNT = 4
+    NVML_CLOCK_GRAPHICS = 0
 
     def __init__(self):
         super().__init__("pynvml")
@@ -52,7 +54,15 @@ class Package(ModuleType):
             "nvmlDeviceGetSupportedMemoryClocks": [405, 2619, 1593],
             "nvmlDeviceGetSupportedGraphicsClocks": [1980, 210, 900],
             "nvmlDeviceGetMigMode": (0, 1),
+            "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:C1:00.0"),
+            "nvmlDeviceGetMinorNumber": 5,
+            "nvmlDeviceGetMaxMigDeviceCount": 3,
+            "nvmlDeviceGetClockInfo": 1755,
+            "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
         }
+        #: By place: the handle of a MIG device, which is its UUID too, or an error.
+        self.mig_devices = {0: "MIG-a", 1: NOT_FOUND, 2: "MIG-b"}
         self.profiles = {0: "MIG 1g.10gb", 1: INVALID_ARGUMENT, 2: NOT_SUPPORTED, 3: "MIG 7g.80gb"}
 
     def __getattr__(self, name):
@@ -68,6 +78,13 @@ class Package(ModuleType):
                 if isinstance(answer, int):
                     raise NvmlError(answer)
                 return SimpleNamespace(name=answer)
+            if name == "nvmlDeviceGetMigDeviceHandleByIndex":
+                answer = self.mig_devices[arguments[1]]
+                if isinstance(answer, int):
+                    raise NvmlError(answer)
+                return answer
+            if name == "nvmlDeviceGetUUID" and arguments[0] in self.mig_devices.values():
+                return arguments[0]
             return self.answers[name]
 
         return call
@@ -160,6 +177,36 @@ def test_a_device_is_described_by_its_own_figures(library):
         highest_mhz=1980,
         partitioned=False,
         partition_modes=("1g.10gb", "7g.80gb"),
+        pci_address="00000000:C1:00.0",
+        minor=5,
+    )
+
+
+def test_mig_devices_are_named_and_an_empty_place_does_not_lose_the_gpu(library, package):
+    package.answers["nvmlDeviceGetMigMode"] = (1, 1)
+
+    assert described(library).partition_uuids == ("MIG-a", "MIG-b")
+
+
+def test_an_error_of_a_mig_device_other_than_its_absence_is_the_gpus(library, package):
+    package.answers["nvmlDeviceGetMigMode"] = (1, 1)
+    package.mig_devices[1] = 15
+
+    assert failure_of(lambda: described(library)).extent is Extent.DEVICE
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlDeviceGetPciInfo", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMaxMigDeviceCount"]
+)
+def test_a_driver_without_an_address_or_mig_devices_describes_the_rest(function, library, package):
+    package.answers["nvmlDeviceGetMigMode"] = (1, 1)
+    package.failures[function] = NOT_SUPPORTED
+
+    info = described(library)
+    assert (info.pci_address, info.minor, info.partition_uuids) == (
+        "" if function == "nvmlDeviceGetPciInfo" else "00000000:C1:00.0",
+        None if function == "nvmlDeviceGetMinorNumber" else 5,
+        () if function == "nvmlDeviceGetMaxMigDeviceCount" else ("MIG-a", "MIG-b"),
     )
 
 
@@ -287,3 +334,24 @@ def test_a_driver_that_was_replaced_has_a_hint(library, package):
     assert message == "NVML: code 18; the driver was replaced under this process: restart it"
     package.failures["nvmlDeviceGetCount"] = 4
     assert failure_of(library.count).failure.message == "NVML: code 4"
+
+
+def test_the_state_of_the_clock_is_the_graphics_clock_and_the_reasons_by_their_present_name(library, package):
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.POWER_LIMIT)
+    assert package.calls == [("nvmlDeviceGetClockInfo", GPU, 0), ("nvmlDeviceGetCurrentClocksEventReasons", GPU)]
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, 13])
+def test_what_a_gpu_or_an_older_driver_does_not_have_of_the_state_is_unknown(code, library, package):
+    package.failures["nvmlDeviceGetCurrentClocksEventReasons"] = code
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.THERMAL), "by its older name"
+    package.failures["nvmlDeviceGetCurrentClocksThrottleReasons"] = code
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.UNKNOWN)
+    package.failures["nvmlDeviceGetClockInfo"] = code
+    assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN)
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons"])
+def test_any_other_error_fails_the_state_of_the_clock(function, library, package):
+    package.failures[function] = NO_PERMISSION
+    assert failure_of(lambda: library.clock_state(GPU)).failure.reason is Reason.NOT_PERMITTED

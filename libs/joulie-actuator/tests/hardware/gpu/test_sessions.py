@@ -5,6 +5,7 @@ Deadlines are far longer than any call here, so that nothing depends on how busy
 
 import pytest
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
 from joulie_actuator.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock, Vendor
 from joulie_actuator.hardware.gpu.knobs import GpuClockLimit
@@ -32,6 +33,7 @@ class Library:
         self.failures = {}
         self.figures = {"lowest_mhz": 210, "highest_mhz": 1980, "max_mw": 700_000, "min_mw": 200_000}
         self.clock_mhz = None
+        self.state = ClockState(1980, ClockBound.NONE)
 
     def _answer(self, name, *arguments, answer=None):
         self.calls.append((name, *arguments))
@@ -68,6 +70,9 @@ class Library:
 
     def enforced_mw(self, handle):
         return self._answer("enforced", handle, answer=500_000)
+
+    def clock_state(self, handle):
+        return self._answer("clock state", handle, answer=self.state)
 
     def set_limit_mw(self, handle, limit_mw):
         self._answer("set limit", handle, limit_mw)
@@ -150,8 +155,8 @@ def test_a_driver_that_is_gone_is_opened_once_more_and_the_call_repeated(driver,
     assert library.calls == [("power", "a"), ("close",), *OPENING, ("power", "a"), ("close",)]
     library.calls.clear()
     library.failures.clear()
-    assert driver.read("a") == DeviceReading(90_000, 600_000)
-    assert library.calls == [*OPENING, ("power", "a"), ("limit", "a")]
+    assert driver.read("a") == DeviceReading(90_000, 600_000, clock_bound=ClockBound.NONE)
+    assert library.calls == [*OPENING, ("power", "a"), ("limit", "a"), ("clock state", "a")]
 
 
 @pytest.mark.parametrize("call", ["handle", "uuid"])
@@ -164,16 +169,19 @@ def test_a_driver_that_goes_while_its_gpus_are_listed_is_opened_once_more(call, 
 
 def test_a_gpu_is_read_in_full_and_each_figure_fails_alone(driver, library):
     library.failures["power"] = BUSY
-    assert driver.read("b") == DeviceReading(HardwareFailure(Reason.IO_ERROR, "busy"), 600_000)
-    assert library.calls == [("power", "b"), ("limit", "b")]
+    busy = HardwareFailure(Reason.IO_ERROR, "busy")
+    assert driver.read("b") == DeviceReading(busy, 600_000, clock_bound=ClockBound.NONE)
+    assert library.calls == [("power", "b"), ("limit", "b"), ("clock state", "b")]
     library.failures = {"limit": BUSY}
-    assert driver.read("b") == DeviceReading(90_000, HardwareFailure(Reason.IO_ERROR, "busy"))
+    assert driver.read("b") == DeviceReading(90_000, busy, clock_bound=ClockBound.NONE)
+    library.failures = {"clock state": BUSY}
+    assert driver.read("b") == DeviceReading(90_000, 600_000, clock_bound=ClockBound.UNKNOWN)
 
 
 def test_a_clock_limit_is_read_with_the_rest_where_one_is_journaled(driver, library):
     journaled = JournaledClock(1980, 1200)
     assert driver.read("a", journaled).clock_limit_mhz == 1200, "what was written last, as the journal has it"
-    assert library.calls == [("power", "a"), ("limit", "a"), ("clock", "a")]
+    assert library.calls == [("power", "a"), ("limit", "a"), ("clock", "a"), ("clock state", "a")]
     library.clock_mhz = 900
     assert driver.read("a", journaled).clock_limit_mhz == 900
     library.failures["clock"] = BUSY
@@ -359,3 +367,14 @@ def test_a_gpu_that_is_no_longer_listed_is_lost_and_one_that_never_was_is_unknow
 def test_a_gpu_that_is_not_there_when_it_is_read_with_a_clock_is_told(driver):
     failure = HardwareFailure(Reason.NO_DEVICE, "nvml lists no GPU c")
     assert driver.read("c", JournaledClock(1980, 1200)) == failure
+
+
+def test_a_clock_at_the_managed_limit_is_bound_by_it_whether_the_library_reads_limits_or_not(driver, library):
+    library.state = ClockState(1190, ClockBound.NONE)
+    journaled = JournaledClock(1980, 1200)
+    assert driver.read("a", journaled).clock_bound is ClockBound.CLOCK_LIMIT
+    assert driver.read("a").clock_bound is ClockBound.NONE
+    library.clock_mhz = 1500
+    assert driver.read("a", journaled).clock_bound is ClockBound.NONE, "the limit is 1500 MHz now"
+    library.failures["clock"] = BUSY
+    assert driver.read("a", journaled).clock_bound is ClockBound.NONE, "the limit is not known"

@@ -192,7 +192,7 @@ amdsmi_status_t amdsmi_get_clock_info(handle_t device, uint32_t type, struct clo
     memset(info, 0, sizeof *info);
     info->lowest = gpu->lowest_mhz;
     info->highest = gpu->lock_mhz != 0 ? gpu->lock_mhz : gpu->highest_mhz;
-    info->clock = info->highest;
+    info->clock = gpu->clock_mhz != 0 ? gpu->clock_mhz : info->highest;
     return SUCCESS;
 }
 
@@ -245,5 +245,69 @@ amdsmi_status_t amdsmi_get_gpu_compute_partition(handle_t device, char *partitio
     if (!gpu->can_be_partitioned)
         return NOT_SUPPORTED;
     snprintf(partition, length, "%s", gpu->partitioned ? "CPX" : "SPX");
+    return SUCCESS;
+}
+
+/* amdsmi_gpu_xcp_metrics_t */
+struct __attribute__((packed)) xcp_metrics {
+    uint32_t gfx_busy_inst[8];
+    uint16_t jpeg_busy[40], vcn_busy[4];
+    uint64_t gfx_busy_acc[8], below_host_limit_acc[8], below_ppt_acc[8], below_thm_acc[8], low_utilization_acc[8];
+    uint64_t below_total_acc[8];
+};
+
+/* amdsmi_gpu_metrics_t */
+struct __attribute__((packed)) gpu_metrics {
+    uint16_t structure_size;
+    uint8_t format_revision, content_revision;
+    uint16_t temperatures[6], gfx_activity, umc_activity, mm_activity, average_socket_power;
+    uint64_t energy_accumulator, system_clock_counter;
+    uint16_t average_clocks[7], current_clocks[7];
+    uint32_t throttle_status;
+    uint16_t fan_speed, pcie_link_width, pcie_link_speed;
+    uint8_t padding_0[2];
+    uint32_t gfx_activity_acc, mem_activity_acc;
+    uint16_t temperature_hbm[4];
+    uint64_t firmware_timestamp;
+    uint16_t voltages[3];
+    uint8_t padding_1[2];
+    uint64_t indep_throttle_status;
+    uint16_t current_socket_power, vcn_activity[4];
+    uint8_t padding_2[2];
+    uint32_t gfxclk_lock_status;
+    uint16_t xgmi_link_width, xgmi_link_speed;
+    uint8_t padding_3[4];
+    uint64_t pcie[5], xgmi_read[8], xgmi_write[8];
+    uint16_t gfxclks[8], socclks[4], vclk0s[4], dclk0s[4], jpeg_activity[32];
+    uint32_t pcie_nak_sent, pcie_nak_received;
+    uint64_t accumulation_counter, prochot_acc, ppt_acc, socket_thm_acc, vr_thm_acc, hbm_thm_acc;
+    uint16_t num_partition;
+    uint8_t padding_4[6];
+    struct xcp_metrics xcp[8];
+    uint32_t pcie_recovery;
+    uint8_t padding_5[4];
+    uint64_t vram_max_bandwidth;
+    uint16_t xgmi_link_status[8];
+};
+
+/* A figure that the device does not have is all ones: the counters before MI300, the state of throttling from there on. */
+amdsmi_status_t amdsmi_get_gpu_metrics_info(handle_t device, struct gpu_metrics *metrics)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_clock_reasons)
+        return NOT_SUPPORTED;
+    memset(metrics, 0xff, sizeof *metrics);
+    metrics->gfx_activity = (uint16_t)gpu->activity_pct;
+    if (gpu->readings == 0) {
+        metrics->indep_throttle_status = gpu->power_readings + gpu->thermal_readings;
+        return SUCCESS;
+    }
+    metrics->accumulation_counter = gpu->readings;
+    metrics->ppt_acc = gpu->power_readings;
+    metrics->socket_thm_acc = gpu->thermal_readings;
+    metrics->prochot_acc = metrics->vr_thm_acc = metrics->hbm_thm_acc = 0;
     return SUCCESS;
 }

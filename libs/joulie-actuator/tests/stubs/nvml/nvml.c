@@ -181,6 +181,38 @@ nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned 
     return list(count, clocks, 2, (unsigned int[]){gpu->highest_mhz, gpu->lowest_mhz});
 }
 
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int type, unsigned int *clock)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = clocks_of(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (type != 0) /* NVML_CLOCK_GRAPHICS */
+        return INVALID_ARGUMENT;
+    *clock = gpu->clock_mhz != 0 ? gpu->clock_mhz : gpu->lock_mhz != 0 ? gpu->lock_mhz : gpu->highest_mhz;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_clock_reasons)
+        return NOT_SUPPORTED;
+    *reasons = gpu->clock_reasons;
+    return SUCCESS;
+}
+
+/* Since driver 535; the older name stays. */
+#ifndef BEFORE_ENFORCED_LIMIT
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+    return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
+}
+#endif
+
 static nvmlReturn_t lockable(nvmlDevice_t device, struct stub_gpu **gpu)
 {
     nvmlReturn_t ret = clocks_of(device, gpu);

@@ -8,6 +8,7 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.wire.metadata import WireConditions, WireMeta, read_annotations
 from joulie_api.wire.quantities import WireQuantities, quantities
+from joulie_core import labels
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 
@@ -57,7 +58,7 @@ class WireNodeState(msgspec.Struct):
         return self.status or WireNodeReport()
 
 
-class _NodeSpec(msgspec.Struct):
+class _NodeSpec(_TaintedSpec):
     unschedulable: bool = False
 
 
@@ -72,6 +73,9 @@ class _Node(msgspec.Struct):
     status: _NodeStatus | None = None
 
 
+#: Prefixes of the taints that Kubernetes itself sets for a condition of a node.
+_CONTROLLER_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_KEEP_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 _NODES: Final = msgspec.json.Decoder(_Node)
 _STATES: Final = msgspec.json.Decoder(WireNodeState)
 
@@ -94,6 +98,7 @@ def decode_node(raw: bytes) -> Node:
         allocatable=quantities(wire.status.allocatable if wire.status else None),
         capacity=_extended(wire.status.capacity if wire.status else None),
         deleting=meta.deletion_timestamp is not None,
+        tainted=any(map(_is_lasting, (wire.spec.taints if wire.spec else None) or ())),
     )
 
 
@@ -104,6 +109,12 @@ def decode_node_state(raw: bytes) -> WireNodeState:
         DecodeError: not a Node.
     """
     return decode(_STATES.decode, raw, "Node")
+
+
+def _is_lasting(taint: WireTaint) -> bool:
+    """Return whether a taint keeps pods away and is neither that of a node that sleeps nor the node controller's."""
+    own = taint.key == labels.ASLEEP_TAINT or taint.key.startswith(_CONTROLLER_TAINTS)
+    return not own and taint.effect in _KEEP_AWAY
 
 
 def _extended(wire: WireQuantities | None) -> Mapping[str, str]:

@@ -52,6 +52,15 @@ class CapResponse:
         value: float = ((measured - static) / (1.0 - static)) ** self.exponent
         return value * share / measured
 
+    def share_at(self, speed: float, *, exponent: float | None = None) -> float:
+        """Return the cap over the natural power at which the law has a speed in [0, 1].
+
+        Only for a law with a static share; `exponent` replaces the law's own.
+        """
+        static = self.static_share or 0.0
+        share: float = static + (1.0 - static) * speed ** (1.0 / (exponent or self.exponent))
+        return max(share, self.lowest)
+
     def knee_watts(self, natural_watts: float, idle_watts: float, other_watts: float = 0.0) -> float:
         """Return the cap at which the energy per unit of work is least, at most `natural_watts`.
 

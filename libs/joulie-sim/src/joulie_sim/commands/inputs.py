@@ -79,10 +79,15 @@ def add_assumed_use(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def arms_help() -> str:
+    """Return the help of an argument that takes arms."""
+    # argparse reads a percent sign as the beginning of a format.
+    return "; ".join(f"{arm.name}: {arm.summary}" for arm in ARMS.values()).replace("%", "%%")
+
+
 def add_arms(parser: argparse.ArgumentParser) -> None:
     """Add the argument that selects arms."""
-    text = "; ".join(f"{arm.name}: {arm.summary}" for arm in ARMS.values())
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM", help=text)
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM", help=arms_help())
 
 
 def machines_from(arguments: argparse.Namespace) -> Machines:

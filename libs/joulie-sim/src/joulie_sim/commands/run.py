@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from joulie_sim.commands.execution import simulate
-from joulie_sim.commands.inputs import INPUT_ERRORS, add_inputs, jobs_from, machines_from, replay_from
+from joulie_sim.commands.inputs import INPUT_ERRORS, add_inputs, arms_help, jobs_from, machines_from, replay_from
 from joulie_sim.commands.protocol import PROTOCOLS
 from joulie_sim.commands.tables import replay_notes, summary_table, table_console
 from joulie_sim.engine.arms import ARMS
@@ -34,8 +34,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arms = "; ".join(f"{arm.name}: {arm.summary}" for arm in ARMS.values())
-    parser.add_argument("--arm", choices=list(ARMS), required=True, metavar="ARM", help=arms)
+    parser.add_argument("--arm", choices=list(ARMS), required=True, metavar="ARM", help=arms_help())
     parser.add_argument("--seed", type=int, default=0, help="of the workload and of the choice among equal nodes")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of the result")
     add_inputs(parser)

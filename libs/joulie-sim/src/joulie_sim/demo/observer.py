@@ -48,6 +48,7 @@ class Observer:
         #: Energy since the first sample and exact slowdowns, as of the last one.
         self.energy_joules: dict[SchedulableClass, float] = dict.fromkeys(SchedulableClass, 0.0)
         self.slowdowns: dict[WorkloadClass, float | None] = dict.fromkeys(WorkloadClass)
+        self._completed: Mapping[str, Any] = {}
         self._energy_before: dict[SchedulableClass, float] | None = None
         self._sim_url = sim_url
         self._clock = clock
@@ -55,6 +56,13 @@ class Observer:
         self._pods = Reflector(client, PODS, decode_pod, label_selector=f"{WORKLOAD_LABEL}={workload}")
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
+
+    @property
+    def slowdown(self) -> float | None:
+        """Mean of the exact slowdowns of all completed pods, as of the last sample."""
+        pods = sum(found["pods"] for found in self._completed.values())
+        sums = (found["meanSlowdown"] * found["pods"] for found in self._completed.values() if found["pods"])
+        return sum(sums) / pods if pods else None
 
     def runs(self) -> tuple[Coroutine[Any, Any, NoReturn], ...]:
         """Return the watches of the cluster, to be run as tasks and cancelled at the end."""
@@ -74,12 +82,14 @@ class Observer:
         self.energy_joules = {
             node_class: joules - self._energy_before[node_class] for node_class, joules in drawn.items()
         }
-        self.slowdowns = {WorkloadClass(name): found["meanSlowdown"] for name, found in state["completed"].items()}
-        readings = {
-            name: RecordedNode(node["watts"], node["capWatts"], len(node["jobs"]))
-            for name, node in state["nodes"].items()
-        }
-        return self.record.sample(readings, self._clock())
+        self._completed = state["completed"]
+        self.slowdowns = {WorkloadClass(name): found["meanSlowdown"] for name, found in self._completed.items()}
+        return self.record.sample(
+            {name: self._reading(name, node) for name, node in state["nodes"].items()},
+            self._clock(),
+            device_watts=state["watts"],
+            device_joules=sum(drawn.values()),
+        )
 
     def created(self, item: WorkItem) -> None:
         """Record that a pod is sent to the API server."""
@@ -107,6 +117,10 @@ class Observer:
 
     def _unplanned(self) -> list[str]:
         return [name for name, found in self.record.classes.items() if found is SchedulableClass.UNKNOWN]
+
+    def _reading(self, _name: str, node: Mapping[str, Any], /) -> RecordedNode:
+        """Return the reading of a node, by what the simulator says of it."""
+        return RecordedNode(node["watts"], node["capWatts"], len(node["jobs"]))
 
     async def _simulator_state(self, session: aiohttp.ClientSession) -> Mapping[str, Any]:
         async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:

@@ -8,11 +8,16 @@ from typing import Final
 
 from joulie_api.presets import DEFAULT_PRESET, PRESETS, PresetName
 from joulie_core.policy.registry import POLICIES
+from joulie_sim.demo.time_scale import TimeScale
 
-#: Nodes of the demo have no BMCs, but for those of a day.
-_PRESETS: Final = tuple(str(name) for name, preset in PRESETS.items() if not preset.sleeps)
+#: Of a run in which nodes sleep: a second of the clock is a minute. Boots of ten minutes then take ten seconds, and
+#: the second in which kube-scheduler tries a pod again at the earliest is a tenth of that.
+_SLEEPING: Final = TimeScale(60.0)
+_UNSCALED: Final = TimeScale(1.0)
+#: Each has a BMC that is served over TLS.
+_MOST_SLEEPING: Final = 200
 _NODES: Final = 40
-_PODS: Final = 300
+_PODS: Final = 400
 _DURATION_S: Final = 180.0
 _TRACE_PODS: Final = 900
 _TRACE_DURATION_S: Final = 300.0
@@ -22,12 +27,14 @@ _DAY_DURATION_S: Final = 600.0
 _MOST_NODES: Final = 5000
 _MOST_PODS: Final = 20_000
 _DESCRIPTION: Final = """\
-Start a control plane and a simulated cluster on this machine, run a workload under Joulie, and show power and
-placement. Ends by itself or with Ctrl-C. Results are written to a new directory.
+Start a control plane and a simulated cluster on this machine, run a workload under Joulie, show power and placement,
+and compare with the same pods without Joulie. Nodes that nothing needs are powered off by simulated BMCs, and woken; a
+second of the clock is a minute then. Ends by itself or with Ctrl-C. Results are written to a new directory.
 """
 _EPILOG: Final = """\
 examples:
-  joulie-demo                           40 nodes and 300 pods on a control plane of its own, 3 minutes (`just demo`)
+  joulie-demo                           3 hours of 40 nodes and 400 pods in 3 minutes, nodes sleep (`just demo`)
+  joulie-demo --preset score            no node sleeps, times are not scaled
   joulie-demo --preset documents        half of the nodes eco and capped, as the project's documents describe
   joulie-demo --policy queue_aware_v1   eco nodes as performance pods leave room for
   joulie-demo --keep                    then `kubectl get nodetwins`, and the live page whose address is printed
@@ -64,6 +71,16 @@ class Options:
     kind: bool
 
     @property
+    def sleeps(self) -> bool:
+        """Whether idle nodes are powered off."""
+        return self.policy is None and PRESETS[self.preset].sleeps
+
+    @property
+    def time_scale(self) -> TimeScale:
+        """Scale of the times of a run that is no day."""
+        return _SLEEPING if self.sleeps else _UNSCALED
+
+    @property
     def steered_by(self) -> str:
         """Policy or preset that steers the nodes, for titles."""
         return f"preset {self.preset}" if self.policy is None else self.policy
@@ -87,6 +104,9 @@ def parse_options(argv: Sequence[str]) -> Options:
         trace = Path(path)
     elif found.scale is not None:
         parser.error("--scale can only be used with --trace: set the number of nodes with --nodes")
+    preset = _preset(found)
+    if PRESETS[preset].sleeps:
+        _check_sleeping(parser, found)
     pods, duration_s = _PODS, _DURATION_S
     if trace is not None:
         pods, duration_s = _TRACE_PODS, _TRACE_DURATION_S
@@ -97,7 +117,7 @@ def parse_options(argv: Sequence[str]) -> Options:
         pods=found.pods if found.pods is not None else pods,
         duration_s=found.duration if found.duration is not None else duration_s,
         seed=found.seed,
-        preset=_preset(found),
+        preset=preset,
         policy=found.policy,
         trace=trace,
         scale=found.scale if found.scale is not None else _TRACE_SCALE,
@@ -112,7 +132,19 @@ def _preset(found: argparse.Namespace) -> PresetName:
     """Return the preset; a policy without one stands beside the score that knows of eco nodes."""
     if found.preset is not None:
         return PresetName(found.preset)
-    return DEFAULT_PRESET if found.policy is None else PresetName.DOCUMENTS
+    if found.policy is not None:
+        return PresetName.DOCUMENTS
+    return DEFAULT_PRESET if found.trace is not None or found.kind else PresetName.SLEEP
+
+
+def _check_sleeping(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    """End the process if nodes cannot sleep in such a run."""
+    if found.kind:
+        parser.error(f"--preset {PresetName.SLEEP} cannot be used with --kind: its nodes have no BMCs")
+    if found.trace is not None:
+        parser.error(f"--preset {PresetName.SLEEP} cannot be used with --trace: its times are not scaled")
+    if found.nodes is not None and found.nodes > _MOST_SLEEPING:
+        parser.error(f"more than {_MOST_SLEEPING} nodes have no BMCs: choose --preset {DEFAULT_PRESET}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,15 +165,16 @@ def _parser() -> argparse.ArgumentParser:
         "--duration",
         type=_between(20.0, 86_400.0),
         metavar="SECONDS",
-        help=f"planned duration of the workload (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace,"
+        help=f"duration of the workload by the clock (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace,"
         f" {_DAY_DURATION_S:.0f} of a day)",
     )
     add("--seed", type=int, default=1, help="seed of the generated workload (default 1)")
     steering = parser.add_mutually_exclusive_group()
     steering.add_argument(
         "--preset",
-        choices=_PRESETS,
-        help=f"settings of operator and extender: docs/presets.md (default {DEFAULT_PRESET})",
+        choices=tuple(map(str, PRESETS)),
+        help=f"settings of operator and extender: docs/presets.md (default {PresetName.SLEEP}, whose times are scaled;"
+        f" {DEFAULT_PRESET} with --trace and --kind)",
     )
     steering.add_argument(
         "--policy", choices=sorted(POLICIES), help=f"policy of the operator, with the preset {PresetName.DOCUMENTS}"

@@ -12,6 +12,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_devcluster.host.paths import cache_home
 from joulie_sim.demo.record import PodTrack, RunRecord, Sample
+from joulie_sim.demo.sleeping.power import Power
 from joulie_sim.demo.summary import Summary, as_json
 
 
@@ -35,7 +36,10 @@ def write_all(directory: Path, record: RunRecord, summary: Summary, *, title: st
     figures = directory / "summary.json"
     figures.write_text(json.dumps(as_json(summary), indent=2) + "\n")
     picture = directory / "watts.png"
-    write_picture(picture, record.samples, title=title)
+    compared, sleeps = summary.without_joulie, summary.power_offs is not None
+    # Without sleep a run takes too few minutes for a curve of their means.
+    without = compared.without_watts if compared is not None and sleeps else ()
+    write_picture(picture, record.samples, title=title, sleeps=sleeps, without=without)
     return samples, pods, figures, picture
 
 
@@ -56,10 +60,11 @@ def _sample_header() -> tuple[str, ...]:
     nodes = tuple(
         f"{node_class.value}_{figure}" for node_class in SchedulableClass for figure in ("nodes", "watts", "cap_watts")
     )
+    servers = tuple(f"{power.value}_{figure}" for power in Power for figure in ("nodes", "watts"))
     pods = tuple(
         f"{workload.value}_{figure}" for workload in WorkloadClass for figure in ("pending", "running", "finished")
     )
-    return ("t_s", *nodes, *pods)
+    return ("t_s", *nodes, *servers, *pods)
 
 
 def _sample_row(sample: Sample) -> tuple[Any, ...]:
@@ -75,7 +80,13 @@ def _sample_row(sample: Sample) -> tuple[Any, ...]:
         for found in (sample.pods[workload],)
         for value in (found.pending, found.running, found.finished)
     )
-    return (_rounded(sample.at_s), *nodes, *pods)
+    servers = (
+        value
+        for power in Power
+        for found in (sample.by_power[power],)
+        for value in (found.nodes, _rounded(found.watts))
+    )
+    return (_rounded(sample.at_s), *nodes, *servers, *pods)
 
 
 def _rounded(value: float | None) -> float | str:

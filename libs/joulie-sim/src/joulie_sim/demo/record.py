@@ -5,12 +5,15 @@ have only whole seconds.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_sim.demo.sleeping.power import Power
+from joulie_sim.energy import JOULES_PER_KWH
 from joulie_sim.pod_figures import slowdown, wait
 
 #: A binding is observed some time after its decision, and the label of the node by another watch: a pod counts as
@@ -50,31 +53,42 @@ class PodTrack:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTransition:
-    """A change of a node's schedulable class."""
+    """A change of a node's schedulable class, or of what its server does."""
 
     at_s: float
     node: str
-    before: SchedulableClass
-    after: SchedulableClass
+    before: SchedulableClass | Power
+    after: SchedulableClass | Power
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedNode:
-    """One node at one time, as the simulator reports it."""
+    """One node at one time; watts as the simulator reports them, or at the wall where servers sleep."""
 
     watts: float
     cap_watts: float
     running: int
+    power: Power = Power.AWAKE
 
 
 @dataclass(frozen=True, slots=True)
-class ClassSample:
-    """Sums over the nodes of one class at one time."""
+class NodeSums:
+    """Sums over several nodes at one time."""
 
     nodes: int = 0
     watts: float = 0.0
     cap_watts: float = 0.0
     running: int = 0
+
+    @staticmethod
+    def of(members: Sequence[RecordedNode]) -> "NodeSums":
+        """Return the sums."""
+        return NodeSums(
+            nodes=len(members),
+            watts=sum(member.watts for member in members),
+            cap_watts=sum(member.cap_watts for member in members),
+            running=sum(member.running for member in members),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +105,38 @@ class Sample:
     """The cluster at one time."""
 
     at_s: float
-    by_class: Mapping[SchedulableClass, ClassSample]
+    by_class: Mapping[SchedulableClass, NodeSums]
+    by_power: Mapping[Power, NodeSums]
     pods: Mapping[WorkloadClass, PodCounts]
+    #: CPU packages and GPUs, as the live simulator has them: watts now, and joules so far by exact integration.
+    device_watts: float = 0.0
+    device_joules: float = 0.0
 
     @property
     def watts(self) -> float:
         """Watts of all nodes."""
         return sum(each.watts for each in self.by_class.values())
+
+    @property
+    def counts(self) -> PodCounts:
+        """Pods of all classes."""
+        found = self.pods.values()
+        return PodCounts(*(sum(getattr(each, stage) for each in found) for stage in ("pending", "running", "finished")))
+
+
+def held(samples: Sequence[Sample], end_s: float) -> Iterable[tuple[Sample, float]]:
+    """Yield each sample with the time for which it holds: until the next, the last until the end."""
+    yield from ((sample, after.at_s - sample.at_s) for sample, after in pairwise(samples))
+    yield from ((each, end_s - each.at_s) for each in samples[-1:])
+
+
+def energy_kwh(samples: Sequence[Sample], end_s: float) -> dict[Power, float]:
+    """Return the energy from the first sample to `end_s`, by what the servers do."""
+    joules = dict.fromkeys(Power, 0.0)
+    for sample, length_s in held(samples, end_s):
+        for power, found in sample.by_power.items():
+            joules[power] += found.watts * length_s
+    return {power: found / JOULES_PER_KWH for power, found in joules.items()}
 
 
 @dataclass(slots=True)
@@ -108,7 +147,10 @@ class RunRecord:
     samples: list[Sample] = field(default_factory=list)
     transitions: deque[RecordedTransition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
     transition_count: int = 0
+    #: Of what servers do, from sample to sample.
+    power_changes: deque[RecordedTransition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
     classes: dict[str, SchedulableClass] = field(default_factory=dict)
+    _powers: dict[str, Power] = field(default_factory=dict)
     #: Time of each node's last change, and its class before.
     _changed: dict[str, tuple[float, SchedulableClass]] = field(default_factory=dict)
 
@@ -145,21 +187,32 @@ class RunRecord:
         if phase in ("Succeeded", "Failed") and track.finished_s is None:
             track.finished_s = now_s
 
-    def sample(self, readings: Mapping[str, RecordedNode], now_s: float) -> Sample:
+    def sample(
+        self,
+        readings: Mapping[str, RecordedNode],
+        now_s: float,
+        *,
+        device_watts: float = 0.0,
+        device_joules: float = 0.0,
+    ) -> Sample:
         """Record a sample of all nodes and pods, and return it."""
-        grouped: dict[SchedulableClass, list[RecordedNode]] = {node_class: [] for node_class in SchedulableClass}
+        by_class: dict[SchedulableClass, list[RecordedNode]] = {node_class: [] for node_class in SchedulableClass}
+        by_power: dict[Power, list[RecordedNode]] = {power: [] for power in Power}
         for name, reading in readings.items():
-            grouped[self.classes.get(name, SchedulableClass.UNKNOWN)].append(reading)
-        by_class = {
-            node_class: ClassSample(
-                nodes=len(members),
-                watts=sum(member.watts for member in members),
-                cap_watts=sum(member.cap_watts for member in members),
-                running=sum(member.running for member in members),
-            )
-            for node_class, members in grouped.items()
-        }
-        sample = Sample(now_s, by_class, self.pod_counts())
+            by_class[self.classes.get(name, SchedulableClass.UNKNOWN)].append(reading)
+            by_power[reading.power].append(reading)
+            before = self._powers.get(name, reading.power)
+            if before is not reading.power:
+                self.power_changes.append(RecordedTransition(now_s, name, before, reading.power))
+            self._powers[name] = reading.power
+        sample = Sample(
+            now_s,
+            {node_class: NodeSums.of(members) for node_class, members in by_class.items()},
+            {power: NodeSums.of(members) for power, members in by_power.items()},
+            self.pod_counts(),
+            device_watts,
+            device_joules,
+        )
         self.samples.append(sample)
         return sample
 

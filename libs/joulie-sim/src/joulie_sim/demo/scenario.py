@@ -1,6 +1,5 @@
 """Scenario of a run: the cluster's node classes and the workload's pods. Its only I/O is reading the trace's files."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +7,11 @@ from typing import Final
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_devcluster.control_plane.nodes import NodeClass, default_node_classes, scale
+from joulie_sim.demo.cycle import Cycle, cpu_milli, cyclic_items, gpu_resources
 from joulie_sim.demo.options import Options
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
+from joulie_sim.engine.synthetic import daily_cycle
 from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
@@ -22,12 +23,18 @@ _ARRIVAL_SHARE: Final = 0.65
 #: Share of the trace's cluster that its pods occupy. Two thirds of them are performance pods, for which only a part of
 #: the cluster is available.
 _TRACE_LOAD: Final = 0.35
-_MILLI: Final = 1000
+#: Of a run in which nodes sleep. The rate of arrivals has the form of a day's, shortened: low, then high, then low.
+_CYCLE_LOAD: Final = 0.35
+_CYCLE_SWING: Final = 0.8
+_CYCLE_ARRIVALS: Final = 0.78
+#: The longest pod ends within the span if it waits for a boot; share of the span.
+_CYCLE_LONGEST: Final = 0.2
+_DAY_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A cluster and a workload."""
+    """A cluster and a workload, whose times are simulated seconds."""
 
     title: str
     classes: tuple[NodeClass, ...]
@@ -48,6 +55,9 @@ def make_scenario(options: Options) -> Scenario:
     if options.trace is not None:
         return _replayed(options, options.trace)
     classes = scale(default_node_classes(), options.nodes)
+    title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.steered_by}"
+    if options.sleeps:
+        return Scenario(title, classes, _falling_and_rising(options, classes))
     mix = Mix(
         pods=options.pods,
         window_s=options.duration_s * _ARRIVAL_SHARE,
@@ -55,8 +65,20 @@ def make_scenario(options: Options) -> Scenario:
         node_cpu_milli=min(cpu_milli(found) for found in classes),
         gpu_resources=gpu_resources(classes),
     )
-    title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.steered_by}"
     return Scenario(title, classes, work_of(classes, generate(mix, seed=options.seed)))
+
+
+def _falling_and_rising(options: Options, classes: Sequence[NodeClass]) -> tuple[WorkItem, ...]:
+    """Return pods that leave nodes idle, then need them, with times in simulated seconds."""
+    span_s = options.time_scale.simulated_s(options.duration_s)
+    shortened = _CYCLE_ARRIVALS * span_s / _DAY_S
+    cycle = Cycle(
+        span_s=span_s,
+        longest_s=_CYCLE_LONGEST * span_s,
+        load=_CYCLE_LOAD,
+        arrivals=lambda shares: shortened * daily_cycle(shares, _DAY_S, _CYCLE_SWING),
+    )
+    return cyclic_items(classes, cycle, pods=options.pods, seed=options.seed)
 
 
 def _replayed(options: Options, directory: Path) -> Scenario:
@@ -79,17 +101,3 @@ def _replayed(options: Options, directory: Path) -> Scenario:
 def work_of(classes: Sequence[NodeClass], items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
     """Return items with the work that the mean device of the nodes does in their `work_s`."""
     return machines_of(nodes_of_classes(classes), Inventory.load()).work_of(items)
-
-
-def cpu_milli(found: NodeClass) -> int:
-    """Return the CPU of one node of a class, in thousandths."""
-    return _MILLI * found.cpu.cores * found.cpu.threads_per_core
-
-
-def gpu_resources(classes: Sequence[NodeClass]) -> dict[str, int]:
-    """Return the GPUs of all nodes by resource name."""
-    counts: Counter[str] = Counter()
-    for found in classes:
-        if found.gpu is not None:
-            counts[found.gpu.resource] += found.gpu.count * found.count
-    return dict(counts)

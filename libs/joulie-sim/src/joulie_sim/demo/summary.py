@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import PodTrack, RunRecord
+from joulie_sim.demo.record import PodTrack, RunRecord, energy_kwh
+from joulie_sim.demo.sleeping.power import Power
 from joulie_sim.demo.without_joulie import DemoComparison
 from joulie_sim.energy import JOULES_PER_KWH
 from joulie_sim.pod_figures import WaitFigures, mean
@@ -33,7 +34,10 @@ class ClassSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of a run."""
+    """Summary of a run; times are simulated seconds.
+
+    Where no node sleeps, `power_offs` is None and `energy_by_power_kwh` is empty.
+    """
 
     duration_s: float
     nodes: int
@@ -42,12 +46,22 @@ class Summary:
     mean_watts: float | None
     peak_watts: float | None
     transitions: int
-    #: Maximum of pods bound per second over any five seconds.
+    #: Maximum of pods bound per second of the clock over any five seconds.
     peak_pods_per_s: float
     #: Restarts of services that exited during the run.
     restarts: int = 0
+    #: Simulated seconds per second of the clock.
+    speed: float = 1.0
+    power_offs: int | None = None
+    energy_by_power_kwh: Mapping[Power, float] = field(default_factory=dict)
+    most_asleep: int = 0
     #: None for a run that was ended before its pods were done.
     without_joulie: DemoComparison | None = None
+
+    @property
+    def total_kwh(self) -> float:
+        """Energy of all nodes."""
+        return sum(self.energy_kwh.values())
 
 
 def summarize(
@@ -57,8 +71,20 @@ def summarize(
     energy_joules: Mapping[SchedulableClass, float],
     slowdowns: Mapping[WorkloadClass, float | None] | None = None,
     restarts: int = 0,
+    speed: float = 1.0,
+    power_offs: int | None = None,
 ) -> Summary:
-    """Return the summary of a run; `slowdowns` are the exact ones of the simulator, used where given."""
+    """Return the summary of a run.
+
+    Args:
+        record: of the run.
+        duration_s: of the workload, in simulated seconds.
+        energy_joules: of the nodes of each class.
+        slowdowns: the exact ones of the simulator, used where given.
+        restarts: of services.
+        speed: simulated seconds per second of the clock.
+        power_offs: of servers; None where no node sleeps.
+    """
     watts = [sample.watts for sample in record.samples]
     classes = {
         workload: _summarize_class(workload, record.tracks(workload), (slowdowns or {}).get(workload))
@@ -72,8 +98,14 @@ def summarize(
         mean_watts=mean(watts),
         peak_watts=max(watts, default=None),
         transitions=record.transition_count,
-        peak_pods_per_s=peak_rate([track.bound_s for track in record.pods.values() if track.bound_s is not None]),
+        peak_pods_per_s=peak_rate(
+            [track.bound_s / speed for track in record.pods.values() if track.bound_s is not None]
+        ),
         restarts=restarts,
+        speed=speed,
+        power_offs=power_offs,
+        energy_by_power_kwh={} if power_offs is None else energy_kwh(record.samples, duration_s),
+        most_asleep=max((sample.by_power[Power.ASLEEP].nodes for sample in record.samples), default=0),
     )
 
 
@@ -97,6 +129,8 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "meanWatts": summary.mean_watts,
         "peakWatts": summary.peak_watts,
         "transitions": summary.transitions,
+        "simulatedSecondsPerSecond": summary.speed,
+        "sleep": None if summary.power_offs is None else _sleep_json(summary),
         "peakPodsPerSecond": summary.peak_pods_per_s,
         "serviceRestarts": summary.restarts,
         "withoutJoulie": None if summary.without_joulie is None else _comparison_json(summary.without_joulie),
@@ -115,18 +149,37 @@ def as_json(summary: Summary) -> dict[str, Any]:
     }
 
 
+def _sleep_json(summary: Summary) -> dict[str, Any]:
+    return {
+        "powerOffs": summary.power_offs,
+        "mostAsleep": summary.most_asleep,
+        "energyKwh": {power.value: kwh for power, kwh in summary.energy_by_power_kwh.items()},
+    }
+
+
 def _comparison_json(found: DemoComparison) -> dict[str, Any]:
-    arms = {"measured": found.measured, "simulated": found.simulated, "withoutJoulie": found.without}
+    lowest, highest = found.range_pct
     return {
         "savedPct": found.saved_pct,
+        "savedPctLowest": lowest,
+        "savedPctHighest": highest,
+        "savedOfTheBetterPct": found.saved_of_better_pct,
         "errorPct": found.error_pct,
         **{
             name: {
                 "energyKwh": arm.kwh,
                 "meanSlowdown": {each.value: slowdown for each, slowdown in arm.slowdowns.items()},
+                "meanWaitSeconds": {each.value: waits.mean_s for each, waits in arm.waits.items()},
+                "p95WaitSeconds": {each.value: waits.p95_s for each, waits in arm.waits.items()},
                 "transitions": arm.transitions,
+                "powerOffs": arm.power_offs,
             }
-            for name, arm in arms.items()
+            for name, arm in (
+                ("measured", found.measured),
+                ("simulated", found.simulated),
+                ("withoutJoulie", found.without),
+                ("packingWithoutJoulie", found.packing),
+            )
         },
     }
 

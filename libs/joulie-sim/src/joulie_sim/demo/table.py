@@ -1,15 +1,16 @@
 """Display of the demo while it runs and at its end: tables, or lines if there is no terminal. No I/O."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import ClassSample, RunRecord, Sample
+from joulie_sim.demo.record import NodeSums, RecordedTransition, RunRecord, Sample
+from joulie_sim.demo.sleeping.power import Power
 from joulie_sim.demo.summary import ClassSummary, Summary
 from joulie_sim.demo.without_joulie import DemoComparison
 from joulie_sim.pod_figures import WaitFigures
@@ -20,22 +21,37 @@ _STYLES: Final = {
     SchedulableClass.ECO: "green",
     SchedulableClass.DRAINING: "yellow",
     SchedulableClass.UNKNOWN: "dim",
+    Power.AWAKE: "bold red",
+    Power.WAKING: "yellow",
+    Power.ASLEEP: "blue",
 }
 _TRANSITIONS_SHOWN: Final = 6
 _KILO: Final = 1000.0
+_MINUTE_S: Final = 60.0
+_WAITS: Final[tuple[tuple[str, Callable[[WaitFigures], float | None]], ...]] = (
+    ("mean", lambda found: found.mean_s),
+    ("p95", lambda found: found.p95_s),
+)
 
 
-def live_view(record: RunRecord, sample: Sample, *, headline: str) -> Group:
-    """Return the live display."""
-    return Group(Text(headline, style="bold"), _nodes(sample), _pods(record, sample), _transitions(record))
+def live_view(record: RunRecord, sample: Sample, *, headline: str, sleeps: bool) -> Group:
+    """Return the live display: nodes by what their servers do if they sleep, else by profile."""
+    nodes = _nodes_by_power(sample) if sleeps else _nodes(sample)
+    return Group(Text(headline, style="bold"), nodes, _pods(record, sample), _transitions(record, sleeps=sleeps))
 
 
-def plain_line(sample: Sample, *, headline: str) -> str:
+def plain_line(sample: Sample, *, headline: str, sleeps: bool) -> str:
     """Return the live display as one line."""
-    nodes = ", ".join(
-        f"{node_class.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
-        for node_class, found in _present(sample)
-    )
+    if sleeps:
+        nodes = ", ".join(
+            f"{power.value} {found.nodes} nodes {found.watts / _KILO:.1f} kW"
+            for power, found in sample.by_power.items()
+        )
+    else:
+        nodes = ", ".join(
+            f"{node_class.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
+            for node_class, found in _present(sample)
+        )
     pods = ", ".join(
         f"{workload.value} {found.pending} pending {found.running} running {found.finished} done"
         for workload, found in sample.pods.items()
@@ -45,8 +61,13 @@ def plain_line(sample: Sample, *, headline: str) -> str:
 
 def summary_view(summary: Summary) -> Group:
     """Return the tables at the end."""
-    parts = [_summary_pods(summary), _summary_cluster(summary)]
-    return Group(*parts, *([] if summary.without_joulie is None else _summary_without(summary.without_joulie)))
+    sleeps = summary.power_offs is not None
+    parts: list[RenderableType] = [_summary_pods(summary), _summary_cluster(summary)]
+    if summary.without_joulie is not None:
+        parts += _summary_without(summary.without_joulie, sleeps=sleeps)
+    if summary.speed != 1.0:
+        parts.append(Text(_scaled(summary.speed)))
+    return Group(*parts)
 
 
 def _nodes(sample: Sample) -> Table:
@@ -61,14 +82,26 @@ def _nodes(sample: Sample) -> Table:
     return table
 
 
-def _node_cells(found: ClassSample) -> tuple[str, ...]:
+def _nodes_by_power(sample: Sample) -> Table:
+    rows: list[tuple[str | Text, ...]] = [
+        (Text(power.value, style=_STYLES[power]), str(found.nodes), f"{found.watts:,.0f}", str(found.running))
+        for power, found in sample.by_power.items()
+    ]
+    table = TextTable(("servers", "nodes", "watts at the wall", "pods"), rows, "nodes awake and asleep").rich()
+    table.add_section()
+    total = _total(sample.by_power.values())
+    table.add_row("all", str(total.nodes), f"{total.watts:,.0f}", str(total.running))
+    return table
+
+
+def _node_cells(found: NodeSums) -> tuple[str, ...]:
     share = f"{100 * found.watts / found.cap_watts:.0f} %" if found.cap_watts else "-"
     return (str(found.nodes), f"{found.watts:,.0f}", f"{found.cap_watts:,.0f}", share, str(found.running))
 
 
-def _total(parts: Iterable[ClassSample]) -> ClassSample:
+def _total(parts: Iterable[NodeSums]) -> NodeSums:
     found = list(parts)
-    return ClassSample(
+    return NodeSums(
         nodes=sum(part.nodes for part in found),
         watts=sum(part.watts for part in found),
         cap_watts=sum(part.cap_watts for part in found),
@@ -76,7 +109,7 @@ def _total(parts: Iterable[ClassSample]) -> ClassSample:
     )
 
 
-def _present(sample: Sample) -> list[tuple[SchedulableClass, ClassSample]]:
+def _present(sample: Sample) -> list[tuple[SchedulableClass, NodeSums]]:
     """Return the classes that have nodes, and always performance and eco."""
     shown = (SchedulableClass.PERFORMANCE, SchedulableClass.ECO)
     return [(node_class, found) for node_class, found in sample.by_class.items() if found.nodes or node_class in shown]
@@ -93,8 +126,9 @@ def _pods(record: RunRecord, sample: Sample) -> Table:
     return TextTable(header, rows, "pods by class").rich()
 
 
-def _transitions(record: RunRecord) -> Table:
-    last = list(record.transitions)[-_TRANSITIONS_SHOWN:]
+def _transitions(record: RunRecord, *, sleeps: bool) -> Table:
+    changes: Sequence[RecordedTransition] = record.power_changes if sleeps else record.transitions
+    last = list(changes)[-_TRANSITIONS_SHOWN:]
     rows: list[tuple[str | Text, ...]] = [
         (
             f"{change.at_s:.0f} s",
@@ -106,7 +140,7 @@ def _transitions(record: RunRecord) -> Table:
     ]
     # Empty rows keep the height of the display constant.
     rows += [("", "", "", "")] * (_TRANSITIONS_SHOWN - len(last))
-    title = f"last transitions ({record.transition_count} so far)"
+    title = "last nodes that fell asleep or woke" if sleeps else f"last transitions ({record.transition_count} so far)"
     return TextTable(("at", "node", "from", "to"), rows, title).rich()
 
 
@@ -129,35 +163,72 @@ def _summary_pods(summary: Summary) -> Table:
 def _summary_cluster(summary: Summary) -> Table:
     rows = [
         ("nodes", str(summary.nodes)),
-        ("duration of the workload", f"{summary.duration_s:.0f} s"),
+        ("duration of the workload", _duration(summary)),
         ("mean power", _number(summary.mean_watts, "W", digits=0)),
         ("peak power", _number(summary.peak_watts, "W", digits=0)),
         *(
             (f"energy of {node_class.value} nodes", f"{kwh:.3f} kWh")
             for node_class, kwh in summary.energy_kwh.items()
-            if kwh > 0.0
+            if kwh > 0.0 and summary.power_offs is None
         ),
-        ("transitions of nodes", str(summary.transitions)),
+        *(
+            (f"energy at the wall of servers {power.value}", f"{kwh:.3f} kWh")
+            for power, kwh in summary.energy_by_power_kwh.items()
+        ),
+        *_summary_changes(summary),
         ("scheduler, best 5 s", f"{summary.peak_pods_per_s:.1f} pods/s"),
         ("services restarted", str(summary.restarts)),
     ]
     return TextTable(("", "value"), rows, "cluster").rich()
 
 
-def _summary_without(found: DemoComparison) -> tuple[Table, Text]:
-    arms = (found.measured, found.simulated, found.without)
+def _summary_changes(summary: Summary) -> tuple[tuple[str, str], ...]:
+    if summary.power_offs is None:
+        return (("transitions of nodes", str(summary.transitions)),)
+    return (("most nodes asleep", str(summary.most_asleep)), ("power-offs", str(summary.power_offs)))
+
+
+def _scaled(speed: float) -> str:
+    return (
+        f"Times are simulated, {speed:g} s in a second of the clock. What programs take is not scaled: a second until "
+        f"kube-scheduler tries a pod again, or until a busy machine gets to it, counts as {speed:g} s of its wait."
+    )
+
+
+def _duration(summary: Summary) -> str:
+    if summary.speed == 1.0:
+        return f"{summary.duration_s:.0f} s"
+    return f"{format_span(summary.duration_s)} in {summary.duration_s / summary.speed:.0f} s"
+
+
+def format_span(simulated_s: float) -> str:
+    """Return hours and minutes."""
+    hours, minutes = divmod(int(simulated_s / _MINUTE_S), 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def _summary_without(found: DemoComparison, *, sleeps: bool) -> tuple[Table, Text]:
+    arms = (found.measured, found.simulated, found.without, found.packing)
     rows = [
-        ("energy of CPUs and GPUs", *(f"{arm.kwh:.3f} kWh" for arm in arms)),
+        ("energy at the wall" if sleeps else "energy of CPUs and GPUs", *(f"{arm.kwh:.3f} kWh" for arm in arms)),
         *(
-            (f"mean slowdown of {workload.value} pods", *(_number(arm.slowdowns[workload], "x") for arm in arms))
+            (f"mean slowdown, {workload.value} pods", *(_number(arm.slowdowns[workload], "x") for arm in arms))
             for workload in WorkloadClass
         ),
-        ("transitions of nodes", *(str(arm.transitions) for arm in arms)),
+        *(
+            (f"{name} wait, {workload.value} pods", *(_number(read(arm.waits[workload]), "s") for arm in arms))
+            for workload in WorkloadClass
+            for name, read in _WAITS
+        ),
+        ("power-offs", *(str(arm.power_offs) for arm in arms))
+        if sleeps
+        else ("transitions of nodes", *(str(arm.transitions) for arm in arms)),
     ]
-    header = ("", "with Joulie, measured", "with Joulie, simulated", "without Joulie, simulated")
-    return TextTable(header, rows, "the same pods without Joulie").rich(), Text(
-        f"By the simulated runs with and without Joulie, {found.conclusion}, by which the simulated run with Joulie "
-        "differs from the measured one."
+    header = ("", "measured", "simulated", "default alone", "packing alone")
+    return TextTable(header, rows, "the demo, and the same pods under kube-scheduler alone").rich(), Text(
+        f"By the simulated runs with Joulie and with kube-scheduler's default alone, {found.conclusion}; against the "
+        f"better of kube-scheduler's two strategies {found.saved_of_better_pct:+.1f} %. The error is that of the "
+        "simulated run with Joulie over the measured one; chance is that of kube-scheduler's choice among equal nodes."
     )
 
 
@@ -182,13 +253,15 @@ def closing_line(summary: Summary) -> str:
     finished = sum(found.finished for found in summary.classes.values())
     created = sum(found.created for found in summary.classes.values())
     placed = _placed(performance, SchedulableClass.PERFORMANCE)
-    kwh = sum(summary.energy_kwh.values())
     figures = [
         f"{finished} of {created} pods completed",
         f"performance pods on performance nodes: {placed}",
-        f"{kwh:.3f} kWh",
+        f"{summary.total_kwh:.3f} kWh",
         f"{summary.transitions} transitions of nodes in {summary.duration_s:.0f} s",
     ]
+    if summary.power_offs is not None:
+        figures[1:2] = []
+        figures[-1] = f"{summary.power_offs} power-offs, {summary.most_asleep} nodes asleep at most"
     if summary.without_joulie is not None:
         figures.append(f"against the same pods without Joulie, simulated: {summary.without_joulie.conclusion}")
     return "; ".join(figures)

@@ -1,13 +1,17 @@
 """Power that the demo's pods would have drawn without Joulie: the same pods in the discrete-event simulator.
 
 The simulator gets the nodes of the demo, its pods with the times at which they were created, and the power model of the
-demo's simulated machines: CPU packages and GPUs. It runs them twice, with kube-scheduler alone and with the demo's
-policy. The second run is there for the error: what the demo measured over what the simulator makes of the same.
+demo's simulated machines: servers at the wall where nodes sleep, else CPU packages and GPUs. It runs them with both
+strategies of kube-scheduler alone, and as in the demo. The last is there for the error: what the demo measured over
+what the simulator makes of the same. Each is run with several seeds: what chance makes of kube-scheduler's choice.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Final
+
+import numpy as np
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.hardware.inventory import Inventory
@@ -15,43 +19,67 @@ from joulie_core.power.draw import Draw, limited_draw
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_sim.demo.record import PodTrack
 from joulie_sim.energy import kwh_until
-from joulie_sim.engine.arms import Arm, JoulieSettings
+from joulie_sim.engine.arms import ARMS, Arm, SleepingArm
+from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
-from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, ServerDraw, SlowedCores
+from joulie_sim.engine.power_model import CalibratedPowerModel, LimitedGpuWork, NodePowerModel, ServerDraw, SlowedCores
+from joulie_sim.engine.records import SimulationResult
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 from joulie_sim.physics.operation import effective_cpu_cap
 from joulie_sim.physics.parts import Controls
+from joulie_sim.pod_figures import WaitFigures, mean, wait
 from joulie_sim.workload.item import WorkItem
 
-_ALL_NODES: Final = 100
 _PERCENT: Final = 100.0
+#: Of kube-scheduler's choice among equal nodes.
+_SEEDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoArm:
-    """One run of the demo's pods; energies up to the time at which the last of the runs ended."""
+    """One run of the demo's pods, or the means over several; energies up to the time at which the last one ended."""
 
     kwh: float
     #: Means.
     slowdowns: Mapping[WorkloadClass, float | None]
+    #: For a node, in simulated seconds.
+    waits: Mapping[WorkloadClass, WaitFigures]
     transitions: int
+    power_offs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoComparison:
-    """The demo beside what the simulator makes of its pods."""
+    """The demo beside what the simulator makes of its pods.
+
+    Attributes:
+        measured: the demo.
+        simulated: the same in the simulator.
+        without: kube-scheduler alone, with its default strategy.
+        packing: kube-scheduler alone, with its strategy that fills nodes.
+        savings_pct: what Joulie saves in the simulator of the energy of `without`, for each seed of the simulator.
+        without_watts: the end of each minute, in simulated seconds, and its mean watts, of the first seed of `without`.
+    """
 
     measured: DemoArm
     simulated: DemoArm
     without: DemoArm
+    packing: DemoArm
+    savings_pct: Sequence[float]
+    without_watts: Sequence[tuple[float, float]] = ()
 
     @property
     def saved_pct(self) -> float:
         """Energy that Joulie saves in the simulator, in percent of the energy without it."""
-        return _PERCENT * (1.0 - self.simulated.kwh / self.without.kwh)
+        return fmean(self.savings_pct)
+
+    @property
+    def saved_of_better_pct(self) -> float:
+        """Energy that Joulie saves in the simulator, in percent of the better of kube-scheduler's strategies."""
+        return _PERCENT * (1.0 - self.simulated.kwh / min(self.without.kwh, self.packing.kwh))
 
     @property
     def error_pct(self) -> float:
@@ -59,12 +87,23 @@ class DemoComparison:
         return _PERCENT * (self.simulated.kwh / self.measured.kwh - 1.0)
 
     @property
+    def range_pct(self) -> tuple[float, float]:
+        """Lowest and highest saving: those of the seeds, farther apart by the error on both sides."""
+        error = abs(self.error_pct)
+        return min(self.savings_pct) - error, max(self.savings_pct) + error
+
+    @property
     def conclusion(self) -> str:
-        """Result of the three runs: the saving, or that the simulator is too inexact to show one."""
-        error = f"the simulator's error of {abs(self.error_pct):.1f} %"
-        if abs(self.saved_pct) <= abs(self.error_pct):
-            return f"no saving shown: the difference of {self.saved_pct:+.1f} % is within {error}"
-        return f"Joulie {'saves' if self.saved_pct > 0.0 else 'costs'} {abs(self.saved_pct):.1f} %, beyond {error}"
+        """Result of the runs: the saving, or that the simulator is too inexact to show one."""
+        lowest, highest = self.range_pct
+        error = f"the simulator's error of {abs(self.error_pct):.1f} % and chance"
+        if lowest <= 0.0 <= highest:
+            return (
+                f"no saving shown: the difference of {self.saved_pct:+.1f} % is within {error} "
+                f"({lowest:+.1f} to {highest:+.1f} %)"
+            )
+        verb, ends = ("saves", (lowest, highest)) if lowest > 0.0 else ("costs", (-highest, -lowest))
+        return f"Joulie {verb} {abs(self.saved_pct):.1f} %, {ends[0]:.1f} to {ends[1]:.1f} % with {error}"
 
 
 class PackagePowerModel:
@@ -89,9 +128,9 @@ class PackagePowerModel:
         )
         return ServerDraw(draw.watts, draw)
 
-    def gpu(self, utilization: float, controls: Controls) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         """Return the draw of one GPU."""
-        return self._calibrated.gpu(utilization, controls)
+        return self._calibrated.gpu(utilization, controls, clock)
 
     def wall_watts(self, gpu_watts: float) -> float:
         """Return the GPUs' watts as they are."""
@@ -103,7 +142,7 @@ def compare_without_joulie(
     items: Sequence[WorkItem],
     tracks: Mapping[str, PodTrack],
     *,
-    joulie: JoulieSettings,
+    arm: Arm,
     measured: DemoArm,
     duration_s: float,
     report_interval_s: float,
@@ -111,36 +150,73 @@ def compare_without_joulie(
     """Simulate the demo's pods with and without Joulie.
 
     Args:
-        classes: the nodes.
+        classes: the nodes. Where the arm lets them sleep, their power is that at the wall, else that of their devices.
         items: the pods.
         tracks: when each was created; all of them are required.
-        joulie: what Joulie did in the demo.
+        arm: Joulie in the demo.
         measured: the demo.
         duration_s: its duration.
         report_interval_s: interval of the agents' reports.
     """
     machines = machines_of(nodes_of_classes(classes), Inventory.load())
     jobs = Jobs.of([replace(item, arrives_s=tracks[item.name].created_s) for item in items])
-    models: list[NodePowerModel] = [PackagePowerModel(group) for group in machines.groups]
+    models: list[NodePowerModel] | None = None
+    if not isinstance(arm, SleepingArm):
+        models = [PackagePowerModel(group) for group in machines.groups]
 
-    def simulated(arm: Arm) -> SimulationSummary:
-        settings = SimulationSettings(report_interval_s=report_interval_s)
-        return summarize(Simulation(machines, jobs, arm, settings, power_models=models).run(), jobs, machines)
+    def simulated(arm: Arm) -> list[_Simulated]:
+        found = []
+        for seed in range(_SEEDS):
+            settings = SimulationSettings(report_interval_s=report_interval_s, seed=seed)
+            result = Simulation(machines, jobs, arm, settings, power_models=models).run()
+            watts = list(zip(result.minutes.ends_s, result.minutes.it_watts, strict=True))
+            found.append(_Simulated(summarize(result, jobs, machines), _waits(result, jobs), watts))
+        return found
 
-    without = simulated(Arm(name="without", summary="kube-scheduler alone"))
-    twin = simulated(Arm(name="with", summary="Joulie", nodes_to_score_pct=_ALL_NODES, joulie=joulie))
-    end_s = max(duration_s, without.end_s, twin.end_s)
+    twins, without, packing = (simulated(each) for each in (arm, ARMS["kube_default"], ARMS["most_allocated"]))
+    end_s = max(duration_s, *(found.summary.end_s for found in (*twins, *without, *packing)))
     return DemoComparison(
         # The demo's machines, too, are idle from the end of its last pod on.
-        measured=replace(measured, kwh=kwh_until(end_s, measured.kwh, duration_s, idle_kw=without.idle_kw)),
-        simulated=_arm(twin, end_s),
+        measured=replace(measured, kwh=kwh_until(end_s, measured.kwh, duration_s, idle_kw=twins[0].summary.idle_kw)),
+        simulated=_arm(twins, end_s),
         without=_arm(without, end_s),
+        packing=_arm(packing, end_s),
+        savings_pct=[
+            _PERCENT * (1.0 - twin.summary.it_kwh_until(end_s) / other.summary.it_kwh_until(end_s))
+            for twin, other in zip(twins, without, strict=True)
+        ],
+        without_watts=without[0].watts,
     )
 
 
-def _arm(summary: SimulationSummary, end_s: float) -> DemoArm:
+@dataclass(frozen=True, slots=True)
+class _Simulated:
+    """One simulation of the demo's pods."""
+
+    summary: SimulationSummary
+    waits_s: Mapping[WorkloadClass, Floats]
+    watts: Sequence[tuple[float, float]]
+
+
+def _waits(result: SimulationResult, jobs: Jobs) -> dict[WorkloadClass, Floats]:
+    """Return the waits of the jobs that got a node."""
+    waits_s = wait(jobs.arrives_s, result.jobs.started_s)
+    started = ~np.isnan(waits_s)
+    performance = {each: jobs.performance == (each is WorkloadClass.PERFORMANCE) for each in WorkloadClass}
+    return {each: waits_s[members & started] for each, members in performance.items()}
+
+
+def _arm(found: Sequence[_Simulated], end_s: float) -> DemoArm:
+    """Return the means over simulations; the waits of all of them together."""
+    summaries = [each.summary for each in found]
+    slowdowns = {each: [summary.slowdown_mean(each) for summary in summaries] for each in WorkloadClass}
     return DemoArm(
-        kwh=summary.it_kwh_until(end_s),
-        slowdowns={each: summary.slowdown_mean(each) for each in WorkloadClass},
-        transitions=summary.transitions,
+        kwh=fmean(summary.it_kwh_until(end_s) for summary in summaries),
+        slowdowns={each: mean([value for value in values if value is not None]) for each, values in slowdowns.items()},
+        waits={
+            each: WaitFigures.of(float(wait_s) for simulation in found for wait_s in simulation.waits_s[each])
+            for each in WorkloadClass
+        },
+        transitions=round(fmean(summary.transitions for summary in summaries)),
+        power_offs=round(fmean(summary.power_cycles for summary in summaries)),
     )

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from joulie_api.presets import PRESETS, Preset, PresetName
 from joulie_core.caps import CapSettings
-from joulie_core.class_caps import ClassCapSettings
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
 from joulie_core.policy.registry import POLICIES
 from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.sleep import SleepSettings
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
@@ -37,6 +38,16 @@ class JoulieSettings:
     extender_weight: int = 1
     #: Limits of devices that standard pods hold; None: only nodes are capped.
     class_caps: ClassCapSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedJoulieSettings(JoulieSettings):
+    """Settings with GPUs of standard pods limited by what these pods allow, in place of fixed shares.
+
+    A class of its own, so that the text of other arms, by which stored results are recognised, stays the same.
+    """
+
+    class_limits: ClassLimitSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +86,22 @@ def _class_caps(gpu_pct: float, cpu_pct: float, score: ScoreSettings | None = _E
         policy=static_partition.NAME,
         policy_values=_EVERY_NODE,
         score=score,
-        class_caps=ClassCapSettings(gpu_pct_of_natural=gpu_pct, cpu_frequency_pct=cpu_pct),
+        class_caps=ClassCapSettings(float(gpu_pct), float(cpu_pct)),
+    )
+
+
+def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: bool) -> Arm:
+    """Return an arm without eco nodes, which limits the GPUs of standard pods by what they allow."""
+    lifted = "; limits of a GPU model are lifted while performance pods wait for it" if queue else ""
+    return _joulie(
+        f"class_limits_{allowed.pct}{'_power' * (limited_by is LimitedBy.POWER)}{'_queue' * queue}",
+        f"no eco nodes; {limited_by} of GPUs of standard pods limited to run {allowed.pct} % longer{lifted}; energy_v1",
+        BoundedJoulieSettings(
+            policy=static_partition.NAME,
+            policy_values=_EVERY_NODE,
+            score=_ENERGY,
+            class_limits=ClassLimitSettings(allowed, limited_by, lifted_while_waiting=queue),
+        ),
     )
 
 
@@ -173,6 +199,11 @@ _ARMS: Final = (
         "class_caps_60_kube",
         "the limits of class_caps_60 under kube-scheduler's own scores",
         _class_caps(60, 80, score=None),
+    ),
+    *(
+        _class_limits(allowed, limited_by, queue=queue)
+        for limited_by, queue in ((LimitedBy.CLOCK, False), (LimitedBy.POWER, False), (LimitedBy.CLOCK, True))
+        for allowed in (AllowedSlowdown.TENTH, AllowedSlowdown.QUARTER, AllowedSlowdown.HALF)
     ),
     SleepingArm(name="kube_sleep", summary="kube-scheduler's default scores; idle nodes sleep"),
     SleepingArm(

@@ -5,12 +5,13 @@ refused is tried again after kube-scheduler's back-off. See docs/decisions/0018-
 """
 
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_sim.engine.control_plane import ControlPlane
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_runtime import RunningJob
@@ -21,7 +22,18 @@ from joulie_sim.engine.running_nodes import RunningNodes
 from joulie_sim.engine.waiting import BackOff, WaitingJobs
 
 _MILLI: Final = 1000.0
+_MEMORY: Final = tuple(WorkKind).index(WorkKind.MEMORY)
 _SENSITIVITIES: Final = tuple(SENSITIVITY[kind].value for kind in WorkKind)
+
+
+class JobObserver(Protocol):
+    """Something that sees jobs start and end, as a watch of pods does."""
+
+    def started(self, job: int, node: int, request: PlacementRequest) -> None:
+        """Take a job that was bound to a node."""
+
+    def ended(self, job: int) -> None:
+        """Take a job that has ended."""
 
 
 class JobFlow:
@@ -35,7 +47,8 @@ class JobFlow:
         control: Joulie's decisions; None without Joulie.
         scores: the extender's scores; None without.
         drop_on_arrival: a job that cannot be placed on arrival is dropped instead of waiting.
-        limited: devices that standard jobs hold are limited.
+        limits: of devices that standard jobs hold; None without.
+        observer: sees jobs start and end; None without.
     """
 
     def __init__(
@@ -48,8 +61,10 @@ class JobFlow:
         control: ControlPlane | None,
         scores: NodeScores | None,
         drop_on_arrival: bool,
-        limited: bool,
+        limits: ClassCapSettings | ClassLimitSettings | None,
+        observer: JobObserver | None = None,
     ) -> None:
+        self._observer = observer
         self._jobs = jobs
         self._requests = requests
         self._nodes = nodes
@@ -57,7 +72,9 @@ class JobFlow:
         self._control = control
         self._scores = scores
         self._drop_on_arrival = drop_on_arrival
-        self._limited = limited
+        self._limited = limits is not None
+        # Only limits on clocks make a difference between kinds of work on GPUs.
+        self._by_kind = isinstance(limits, ClassLimitSettings) and limits.limited_by is LimitedBy.CLOCK
         self._lines = WaitingJobs(requests.requests)
         self._backoff = BackOff()
         self._records = JobRecords.empty(len(jobs))
@@ -90,6 +107,10 @@ class JobFlow:
     def pending(self, most: int) -> list[PlacementRequest]:
         """Return the requests of that many jobs that wait, in order of arrival."""
         return [self._requests.requests[line] for line in self._lines.earliest(most)]
+
+    def waiting_requests(self) -> list[PlacementRequest]:
+        """Return the distinct requests of the jobs that wait."""
+        return [self._requests.requests[line] for line in self._lines.lines()]
 
     def opened(self, node: int) -> None:
         """Note that a node has got room or a class, for `place_waiting`."""
@@ -148,6 +169,8 @@ class JobFlow:
             performance += request.performance
             if self._scores is not None:
                 self._scores.ended(job)
+            if self._observer is not None:
+                self._observer.ended(job)
         self._nodes.settle(node, now_s)
         self.opened(node)
         if self._control is not None:
@@ -186,6 +209,8 @@ class JobFlow:
             self._control.bound(node)
         if self._scores is not None:
             self._scores.bound(job, node, request.demand, now_s)
+        if self._observer is not None:
+            self._observer.started(job, node, request)
 
     def _running_job(self, job: int, request: PlacementRequest) -> RunningJob:
         jobs = self._jobs
@@ -195,4 +220,5 @@ class JobFlow:
             jobs.gpu_utilization.item(job),
             _SENSITIVITIES[jobs.kind.item(job)],
             limited=self._limited and not request.performance,
+            memory_bound=self._by_kind and request.gpus > 0 and jobs.kind.item(job) == _MEMORY,
         )

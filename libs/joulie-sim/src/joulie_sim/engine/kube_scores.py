@@ -14,14 +14,11 @@ from typing import Final
 
 import numpy as np
 
+from joulie_core.savings.kube_scores import MAX_NODE_SCORE
 from joulie_sim.engine.arrays import Floats
 
-MAX_NODE_SCORE: Final = 100.0
 #: kube-scheduler multiplies the score of an extender, 0 to 10 by its API, to the range of a plugin's.
 EXTENDER_FACTOR: Final = 10.0
-#: What a pod that requests nothing of a resource counts as in LeastAllocated and MostAllocated.
-NONZERO_CPU_MILLI: Final = 100.0
-NONZERO_MEMORY_BYTES: Final = 200.0 * 1024 * 1024
 
 
 class FitStrategy(StrEnum):

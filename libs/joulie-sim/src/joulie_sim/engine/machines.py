@@ -22,8 +22,8 @@ from joulie_core.power.curves import node_curves
 from joulie_core.powerest.gpu_share import units_per_gpu
 from joulie_core.powerest.marginal import NodePower
 from joulie_core.quantity import QuantityError, parse_quantity
+from joulie_core.savings.kube_scores import zone_order
 from joulie_sim.engine.arrays import Floats, Ints
-from joulie_sim.engine.node_sample import zone_order
 from joulie_sim.hardware import hardware_of
 from joulie_sim.physics.parts import ASSUMED_WORK, Hardware
 from joulie_sim.workload.item import WorkItem

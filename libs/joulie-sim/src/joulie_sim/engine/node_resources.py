@@ -11,11 +11,10 @@ import numpy as np
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.savings.kube_scores import NONZERO_CPU_MILLI, NONZERO_MEMORY_BYTES
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.kube_scores import (
     FIT_SCORES,
-    NONZERO_CPU_MILLI,
-    NONZERO_MEMORY_BYTES,
     Balance,
     FitStrategy,
     balance_improvement,

@@ -12,30 +12,37 @@ from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
-from joulie_core.class_caps import DeviceLimits
 from joulie_core.power.draw import Draw, speed_at_frequency
-from joulie_sim.engine.power_model import NodePowerModel, SlowedCores
+from joulie_sim.engine.device_limits import NO_LIMITS, DeviceLimits
+from joulie_sim.engine.power_model import LimitedGpuWork, NodePowerModel, SlowedCores
 from joulie_sim.physics.parts import Controls, Hardware
 
 #: Busy CPU is counted in whole millionths of a core, so that no sum drifts.
 _MICRO: Final = 1_000_000
-#: GPU utilization, sensitivity and whether devices are limited, as in `WorkClock`.
-_ClockKey = tuple[float | None, float | None, bool]
-_NO_LIMITS: Final = DeviceLimits()
+#: GPU utilization, sensitivity, whether devices are limited and whether GPU work waits for memory, as in `WorkClock`.
+_ClockKey = tuple[float | None, float | None, bool, bool]
 
 
 class WorkClock:
     """Work received by jobs of one speed."""
 
-    __slots__ = ("ends", "gpu_utilization", "limited", "received_s", "sensitivity", "work_per_s")
+    __slots__ = ("ends", "gpu_utilization", "limited", "memory_bound", "received_s", "sensitivity", "work_per_s")
 
-    def __init__(self, gpu_utilization: float | None, sensitivity: float | None, limited: bool) -> None:  # noqa: FBT001
+    def __init__(
+        self,
+        gpu_utilization: float | None,
+        sensitivity: float | None,
+        limited: bool,  # noqa: FBT001
+        memory_bound: bool,  # noqa: FBT001
+    ) -> None:
         #: Utilization of the GPUs of these jobs; None for jobs without GPUs.
         self.gpu_utilization = gpu_utilization
         #: To the CPUs' frequency; None for jobs that use no CPU.
         self.sensitivity = sensitivity
         #: Whether the devices of these jobs have the limits of standard pods.
         self.limited = limited
+        #: Whether the work of these jobs on GPUs waits for memory; only told apart where clocks are limited.
+        self.memory_bound = memory_bound
         self.work_per_s = 1.0
         self.received_s = 0.0
         #: (reading of the clock at the end of the job, job), the next one first.
@@ -52,6 +59,8 @@ class RunningJob(NamedTuple):
     sensitivity: float
     #: Whether its devices have the limits of standard pods.
     limited: bool = False
+    #: Whether its work on GPUs waits for memory.
+    memory_bound: bool = False
 
 
 class NodeRuntime:
@@ -60,18 +69,18 @@ class NodeRuntime:
     Args:
         hardware: what the node has.
         model: its power and speeds.
-        limits: of devices that limited jobs hold.
+        limits: of devices that limited jobs hold; may be replaced, `settle` has to follow.
     """
 
     __slots__ = (
-        *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_limited_controls", "_limited_micro", "_limits"),
+        *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_limited_controls", "_limited_micro"),
         *("_cpu_work_per_s", "_gpu_work_per_s", "_model"),
-        *("controls", "device_watts", "now_s", "watts"),
+        *("controls", "device_watts", "limits", "now_s", "watts"),
     )
 
-    def __init__(self, hardware: Hardware, model: NodePowerModel, limits: DeviceLimits = _NO_LIMITS) -> None:
+    def __init__(self, hardware: Hardware, model: NodePowerModel, limits: DeviceLimits = NO_LIMITS) -> None:
         self._model = model
-        self._limits = limits
+        self.limits = limits
         self._cpu_work_per_s = hardware.work_per_s(gpus=False)
         self._gpu_work_per_s = hardware.work_per_s(gpus=True)
         self._gpus = hardware.gpu.count if hardware.gpu is not None else 0
@@ -79,11 +88,11 @@ class NodeRuntime:
         self._busy_micro = 0
         #: Part of the above that limited jobs keep busy.
         self._limited_micro = 0
-        #: GPUs held by jobs, by their utilization and whether they are limited.
-        self._gpus_held: dict[tuple[float, bool], int] = {}
+        #: GPUs held by jobs, by their utilization, whether they are limited, and whether they wait for memory.
+        self._gpus_held: dict[tuple[float, bool, bool], int] = {}
         self._due: WorkClock | None = None
-        #: Controls, and what the limits of devices make of them.
-        self._limited_controls: tuple[Controls, Controls] | None = None
+        #: Controls and limits, and what the limits of devices make of the controls.
+        self._limited_controls: tuple[Controls, DeviceLimits, Controls] | None = None
         self.controls = Controls()
         self.now_s = 0.0
         #: At the wall.
@@ -103,6 +112,7 @@ class NodeRuntime:
             running.gpu_utilization if running.gpus else None,
             running.sensitivity if running.busy_cores else None,
             running.limited,
+            running.memory_bound,
         )
         clock = self._clocks.get(key)
         if clock is None:
@@ -132,7 +142,7 @@ class NodeRuntime:
         while clock.ends and clock.ends[0][0] <= clock.received_s:
             done.append(heapq.heappop(clock.ends)[1])
         if not clock.ends:
-            del self._clocks[clock.gpu_utilization, clock.sensitivity, clock.limited]
+            del self._clocks[clock.gpu_utilization, clock.sensitivity, clock.limited, clock.memory_bound]
         return done
 
     def left(self) -> Iterator[tuple[int, float]]:
@@ -143,7 +153,7 @@ class NodeRuntime:
 
     def settle(self) -> float:
         """Compute power and speeds of the present jobs; return when the next one completes, infinity if none does."""
-        limit = self._limits.cpu_frequency_share if self._limited_micro else None
+        limit = self.limits.cpu_frequency_share if self._limited_micro else None
         cores = None if limit is None else SlowedCores(self._limited_micro / _MICRO, limit)
         server = self._model.server(self._busy_micro / _MICRO, self.controls, cores)
         packages, self.watts = server.packages, server.wall_watts
@@ -163,7 +173,7 @@ class NodeRuntime:
                 speed *= speed_at_frequency(limit, clock.sensitivity)
             if clock.gpu_utilization is not None:
                 # The slowest device that the jobs use decides.
-                speed = min(speed, self._gpu(clock.gpu_utilization, limited=clock.limited).speed)
+                speed = min(speed, self._gpu(clock.gpu_utilization, clock.limited, clock.memory_bound).speed)
             work_per_s = speed * (self._cpu_work_per_s if clock.gpu_utilization is None else self._gpu_work_per_s)
             clock.work_per_s = work_per_s
             if work_per_s > 0.0:
@@ -172,23 +182,27 @@ class NodeRuntime:
                     next_s, self._due = end_s, clock
         return next_s
 
-    def _gpu(self, utilization: float, *, limited: bool) -> Draw:
-        return self._model.gpu(utilization, self._under_limits() if limited else self.controls)
+    def _gpu(self, utilization: float, limited: bool, memory_bound: bool) -> Draw:  # noqa: FBT001
+        if not limited:
+            return self._model.gpu(utilization, self.controls)
+        clock_share = self.limits.gpu_clock_share
+        clock = None if clock_share is None else LimitedGpuWork(clock_share, memory_bound)
+        return self._model.gpu(utilization, self._under_limits(), clock)
 
     def _under_limits(self) -> Controls:
         """Return the controls of GPUs that limited jobs hold."""
         controls, kept = self.controls, self._limited_controls
-        if kept is None or kept[0] is not controls:
-            cap_watts, limited = self._limits.gpu_cap_watts, controls
+        if kept is None or kept[0] is not controls or kept[1] is not self.limits:
+            cap_watts, limited = self.limits.gpu_cap_watts, controls
             if cap_watts is not None and cap_watts < (controls.gpu_cap_watts or inf):
                 limited = replace(controls, gpu_cap_watts=cap_watts)
-            kept = self._limited_controls = controls, limited
-        return kept[1]
+            kept = self._limited_controls = controls, self.limits, limited
+        return kept[2]
 
     def _gpu_watts(self) -> float:
         watts, held = 0.0, 0
-        for (utilization, limited), count in self._gpus_held.items():
-            watts += count * self._gpu(utilization, limited=limited).watts
+        for (utilization, limited, memory_bound), count in self._gpus_held.items():
+            watts += count * self._gpu(utilization, limited, memory_bound).watts
             held += count
         return watts + (self._gpus - held) * self._model.gpu(0.0, self.controls).watts
 
@@ -198,7 +212,7 @@ class NodeRuntime:
         if running.limited:
             self._limited_micro += micro
         if running.gpus:
-            key = (running.gpu_utilization, running.limited)
+            key = (running.gpu_utilization, running.limited, running.memory_bound)
             held = self._gpus_held.get(key, 0) + sign * running.gpus
             if held:
                 self._gpus_held[key] = held

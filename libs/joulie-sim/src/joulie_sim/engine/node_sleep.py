@@ -88,6 +88,10 @@ class NodeSleep:
         """Return the number of nodes in a state."""
         return sum(record.state is state for record in self._records.values())
 
+    def record(self, node: int) -> SleepRecord | None:
+        """Return the record of a node; None before the first decision."""
+        return self._records.get(self._machines.names[node])
+
     def decide(self, now_s: float) -> None:
         """Let servers arrive at what they were asked for, decide, and do it."""
         self.due_s = now_s + self._settings.interval_s
@@ -144,6 +148,7 @@ class NodeSleep:
                 wake_proven=True,
                 off_allowed=True,
                 boot_s=self._boot_s[node],
+                watts=self._nodes.watts_of(node),
             ),
         )
 

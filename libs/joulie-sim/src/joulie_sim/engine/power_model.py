@@ -5,6 +5,7 @@ The engine knows no law; it holds the values that a model returns until load or 
 
 from typing import Final, NamedTuple, Protocol
 
+from joulie_core.hardware.clock_sweeps import ClockPoint, ClockSweeps
 from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.draw import Draw, LimitedDraw, draw_under, limited_draw
 from joulie_core.power.server import server_power
@@ -32,6 +33,15 @@ class SlowedCores(NamedTuple):
     frequency_share: float
 
 
+class LimitedGpuWork(NamedTuple):
+    """A limit on the graphics clock of a GPU, and the kind of its work."""
+
+    #: Highest clock over the one that the GPU holds alone.
+    clock_share: float
+    #: Whether its job waits for memory; other work follows the clock.
+    memory_bound: bool
+
+
 class NodePowerModel(Protocol):
     """Power and speed of the devices of one node; each GPU is held by one job or by none."""
 
@@ -41,7 +51,7 @@ class NodePowerModel(Protocol):
         The speed that is returned is that of the threads that are not slowed.
         """
 
-    def gpu(self, utilization: float, controls: Controls) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         """Return the draw of one GPU whose job keeps it busy to that share, at the GPU itself."""
 
     def wall_watts(self, gpu_watts: float) -> float:
@@ -70,7 +80,8 @@ class CalibratedPowerModel:
         #: By busy cores and controls: loads of nodes of a group recur, since utilizations are few.
         self._server_draws: dict[tuple[float, float | None, float, SlowedCores | None], ServerDraw] = {}
         #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
-        self._gpu_draws: dict[tuple[float, float | None], Draw] = {}
+        self._gpu_draws: dict[tuple[float, float | None, LimitedGpuWork | None], Draw] = {}
+        self._sweep = ClockSweeps.load().of(group.view.gpu.model if group.view.gpu is not None else "")
 
     def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
         """Return the draw of the server."""
@@ -82,14 +93,14 @@ class CalibratedPowerModel:
             draw = self._server_draws[key] = self._server_draw(busy_cores, controls, slowed)
         return draw
 
-    def gpu(self, utilization: float, controls: Controls) -> Draw:
+    def gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None = None) -> Draw:
         """Return the draw of one GPU."""
-        key = (utilization, controls.gpu_cap_watts)
+        key = (utilization, controls.gpu_cap_watts, clock)
         draw = self._gpu_draws.get(key)
         if draw is None:
             if len(self._gpu_draws) >= _KEPT_DRAWS:
                 self._gpu_draws.clear()
-            draw = self._gpu_draws[key] = self._gpu(utilization, controls)
+            draw = self._gpu_draws[key] = self._gpu(utilization, controls, clock)
         return draw
 
     def wall_watts(self, gpu_watts: float) -> float:
@@ -112,10 +123,17 @@ class CalibratedPowerModel:
         )
         return ServerDraw(server.wall_with(utilization, draw.watts), draw)
 
-    def _gpu(self, utilization: float, controls: Controls) -> Draw:
+    def _gpu(self, utilization: float, controls: Controls, clock: LimitedGpuWork | None) -> Draw:
         gpu = self._hardware.gpu
         if gpu is None:
             return Draw(0.0, 1.0)
         idle_watts = gpu.curve.watts(0.0, gpu.max_watts)
         natural_watts = gpu.curve.watts(utilization, gpu.max_watts)
-        return draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=effective_gpu_cap(gpu, controls))
+        if clock is None:
+            return draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=effective_gpu_cap(gpu, controls))
+        point: ClockPoint = self._sweep.at(clock.clock_share, memory_bound=clock.memory_bound)
+        # The sweeps are of full load: what falls with the clock is what load adds to idle.
+        left = max(0.0, (point.power * gpu.max_watts - idle_watts) / (gpu.max_watts - idle_watts))
+        natural_watts = idle_watts + (natural_watts - idle_watts) * left
+        draw = draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=effective_gpu_cap(gpu, controls))
+        return Draw(draw.watts, draw.speed * point.speed)

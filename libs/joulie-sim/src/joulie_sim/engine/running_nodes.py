@@ -8,10 +8,10 @@ from math import fsum, inf
 
 import numpy as np
 
-from joulie_core.class_caps import ClassCapSettings, DeviceHolder, DeviceLimits, limits_of
 from joulie_sim.engine.arrays import Floats
+from joulie_sim.engine.device_limits import NO_LIMITS, ClassCapSettings, ClassLimitSettings, limits_of_node
 from joulie_sim.engine.facility import FacilityModel, PoweredNodes, idle_watts
-from joulie_sim.engine.machines import HardwareGroup, Machines
+from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_runtime import NodeRuntime
 from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, full_load_watts
 from joulie_sim.engine.records import IdlePower
@@ -22,24 +22,23 @@ def calibrated_models(machines: Machines) -> list[NodePowerModel]:
     return [CalibratedPowerModel(group) for group in machines.groups]
 
 
-def _limits(group: HardwareGroup, settings: ClassCapSettings | None) -> DeviceLimits:
-    """Return the limits of devices that standard jobs hold; in the engine no device is shared by two jobs."""
-    return DeviceLimits() if settings is None else limits_of(DeviceHolder.STANDARD, group.view.gpu, settings)
-
-
 class RunningNodes:
     """The nodes by index. Times must not fall from call to call.
 
     Args:
         machines: the nodes.
         models: model of each hardware group.
-        class_caps: limits of devices that standard jobs hold; None without.
+        device_limits: limits of devices that standard jobs hold; None without.
     """
 
     def __init__(
-        self, machines: Machines, models: list[NodePowerModel], class_caps: ClassCapSettings | None = None
+        self,
+        machines: Machines,
+        models: list[NodePowerModel],
+        device_limits: ClassCapSettings | ClassLimitSettings | None = None,
     ) -> None:
-        limits = [_limits(group, class_caps) for group in machines.groups]
+        limits = [limits_of_node(group.view.gpu, device_limits) for group in machines.groups]
+        self._limits = [limits[group] for group in machines.group]
         self._nodes = [
             NodeRuntime(machines.groups[group].hardware, models[group], limits[group]) for group in machines.group
         ]
@@ -85,6 +84,17 @@ class RunningNodes:
         else:
             self._fixed[node] = watts
         self.settle(node, now_s)
+
+    def lift_limits(self, node: int, now_s: float, *, lifted: bool) -> None:
+        """Lift the limits of devices that standard jobs hold, or put them back in force."""
+        runtime = self._nodes[node]
+        runtime.advance(now_s)
+        runtime.limits = NO_LIMITS if lifted else self._limits[node]
+        self.settle(node, now_s)
+
+    def watts_of(self, node: int) -> float:
+        """Return the watts of a node at the wall, as its BMC measures them."""
+        return self._watts.item(node)
 
     def idle_watts_of(self, node: int) -> float:
         """Return the watts of a node that is on, without a job and without caps."""

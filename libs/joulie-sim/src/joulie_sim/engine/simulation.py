@@ -1,7 +1,8 @@
 """The event loop: arrivals, completions, reports and minutes of one arm.
 
 Events of the same moment are handled in this order: completions, the report, the end of the minute, a decision about
-sleeping nodes, a plan that follows the demand, jobs whose back-off is over, arrivals. See
+sleeping nodes, a plan that follows the demand, jobs whose back-off is over, arrivals, a look of the estimate of
+savings. See
 docs/decisions/0018-simulator-engine.md.
 """
 
@@ -11,14 +12,16 @@ from math import fsum, inf
 from typing import Final
 
 from joulie_core.scoring import energy_v1, energy_v2, headroom_v1
-from joulie_sim.engine.arms import Arm, JoulieSettings, SleepingArm
+from joulie_sim.engine.arms import Arm, BoundedJoulieSettings, JoulieSettings, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
+from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings
 from joulie_sim.engine.energy_scores import EnergyScores
 from joulie_sim.engine.facility import FacilityModel, LinearFacility
 from joulie_sim.engine.job_flow import JobFlow
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import Balance
+from joulie_sim.engine.limit_lifting import LimitLifting
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.node_scores import NodeScores
@@ -28,6 +31,7 @@ from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, SimulationResult
 from joulie_sim.engine.running_nodes import RunningNodes, calibrated_models
+from joulie_sim.engine.savings_probe import SavingsProbe
 
 #: Events between two calls of the progress function.
 _PROGRESS_EVENTS: Final = 20_000
@@ -60,6 +64,7 @@ class Simulation:
         settings: what the arms have in common.
         power_models: model of each hardware group.
         on_progress: called now and then with the simulated seconds and the number of jobs that are done.
+        savings: estimates what the arm saves, from what the operator sees; None: nothing does.
 
     Raises:
         KeyError: the arm's policy does not exist.
@@ -75,13 +80,17 @@ class Simulation:
         *,
         power_models: list[NodePowerModel] | None = None,
         on_progress: Callable[[float, int], None] | None = None,
+        savings: SavingsProbe | None = None,
     ) -> None:
+        self._savings = savings
         self._machines = machines
         self._settings = settings
         self._on_progress = on_progress
         joulie = arm.joulie
-        class_caps = joulie.class_caps if joulie is not None else None
-        self._nodes = RunningNodes(machines, power_models or calibrated_models(machines), class_caps)
+        limits: ClassCapSettings | ClassLimitSettings | None = joulie.class_caps if joulie is not None else None
+        if isinstance(joulie, BoundedJoulieSettings):
+            limits = joulie.class_limits
+        self._nodes = RunningNodes(machines, power_models or calibrated_models(machines), limits)
         self._scores: NodeScores | None = None
         self._control: ControlPlane | None = None
         if joulie is not None:
@@ -103,11 +112,17 @@ class Simulation:
             control=self._control,
             scores=self._scores,
             drop_on_arrival=settings.drop_on_arrival,
-            limited=class_caps is not None,
+            limits=limits,
+            observer=savings,
         )
+        self._lifting: LimitLifting | None = None
+        if isinstance(limits, ClassLimitSettings) and limits.lifted_while_waiting:
+            self._lifting = LimitLifting(machines, self._nodes)
         self._sleep: NodeSleep | None = None
         if isinstance(arm, SleepingArm):
             self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow)
+        if savings is not None:
+            savings.watch(self._nodes, self._sleep)
         self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control, self._sleep)
         self._now_s = 0.0
         self._next_report_s, self._next_minute_s = settings.report_interval_s, MINUTE_S
@@ -121,6 +136,7 @@ class Simulation:
             self._plan,
             self._flow.retry,
             self._flow.arrive,
+            self._look,
         )
 
     def run(self) -> SimulationResult:
@@ -136,6 +152,8 @@ class Simulation:
             self._events += 1
             self._handlers[due_s.index(now_s)](now_s)
             self._flow.place_waiting(now_s)
+            if self._lifting is not None:
+                self._lifting.follow(self._flow.waiting_requests(), now_s)
             if self._on_progress is not None and self._events % _PROGRESS_EVENTS == 0:
                 self._on_progress(now_s, self._flow.done)
         return self._result(horizon_s)
@@ -164,6 +182,7 @@ class Simulation:
             inf if self._control is None else self._control.plan_due_s,
             self._flow.next_retry_s(),
             self._flow.next_arrival_s(),
+            inf if self._savings is None else self._savings.due_s,
         )
 
     def _set_up_joulie(self, joulie: JoulieSettings) -> None:
@@ -219,6 +238,10 @@ class Simulation:
     def _sleep_due(self, now_s: float) -> None:
         assert self._sleep is not None
         self._sleep.decide(now_s)
+
+    def _look(self, now_s: float) -> None:
+        assert self._savings is not None
+        self._savings.look(now_s)
 
     def _plan(self, now_s: float) -> None:
         if self._control is not None:

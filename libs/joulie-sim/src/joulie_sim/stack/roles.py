@@ -18,9 +18,11 @@ _SIMULATOR: Final = Permissions(
         Grant((PODS,), ("patch",), subresource="status"),
     )
 )
-#: End the names of roles of a service beside a resource manager, and where nodes may sleep.
+#: End the names of roles of a service beside a resource manager, where nodes may sleep, and where savings are
+#: estimated.
 _RESOURCE_MANAGER: Final = "-resource-manager"
 _SLEEP: Final = "-sleep"
+_SAVINGS: Final = "-savings"
 #: By the name of the service, which is also that of its user.
 PERMISSIONS: Final[Mapping[str, Permissions]] = {
     **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
@@ -38,6 +40,7 @@ def load_roles() -> list[dict[str, Any]]:
             ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", permissions.resource_manager),
             ("ClusterRole", f"{name}{_SLEEP}", permissions.sleep),
             ("Role", name, permissions.namespace),
+            ("Role", f"{name}{_SAVINGS}", permissions.savings),
         )
         if grants
     ]
@@ -57,7 +60,8 @@ def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, An
 
 
 def _user(role: Mapping[str, Any]) -> str:
-    return str(role["metadata"]["name"]).removesuffix(_RESOURCE_MANAGER).removesuffix(_SLEEP)
+    name = str(role["metadata"]["name"])
+    return name.removesuffix(_RESOURCE_MANAGER).removesuffix(_SLEEP).removesuffix(_SAVINGS)
 
 
 def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:

@@ -1,32 +1,21 @@
 import pytest
 
 from joulie_core.demand import WorkloadClass
-from joulie_sim.demo.day.accounts import (
-    DaySample,
-    Power,
-    ServerReading,
-    add_up,
-    energy_kwh,
-    mean_over,
-    power_of,
-    sampling_error_pct,
-    waits_for_sleep_s,
-)
-from joulie_sim.demo.record import PodTrack
+from joulie_sim.demo.day.accounts import mean_over, sampling_error_pct, waits_for_sleep_s
+from joulie_sim.demo.record import NodeSums, PodCounts, PodTrack, Sample, energy_kwh
+from joulie_sim.demo.sleeping.power import Power, power_of
 
 AWAKE, WAKING, ASLEEP = Power.AWAKE, Power.WAKING, Power.ASLEEP
 
 
 def sample(at_s, awake=0.0, waking=0.0, asleep=0.0, *, pending=0, device_watts=0.0, device_joules=0.0):
-    return DaySample(
-        at_s=at_s,
-        watts={AWAKE: awake, WAKING: waking, ASLEEP: asleep},
-        nodes={AWAKE: 1, WAKING: 0, ASLEEP: 2},
-        pending=pending,
-        running=0,
-        finished=0,
-        device_watts=device_watts,
-        device_joules=device_joules,
+    return Sample(
+        at_s,
+        {},
+        {AWAKE: NodeSums(1, awake), WAKING: NodeSums(0, waking), ASLEEP: NodeSums(2, asleep)},
+        {WorkloadClass.STANDARD: PodCounts(pending=pending)},
+        device_watts,
+        device_joules,
     )
 
 
@@ -51,13 +40,6 @@ def waited(wait_s):
 )
 def test_a_server_is_asleep_only_while_it_is_off_and_awake_only_when_it_takes_pods(bmc, label, power):
     assert power_of(bmc, label) is power
-
-
-def test_watts_and_servers_add_up_by_what_they_do():
-    readings = [ServerReading(AWAKE, 300.0), ServerReading(ASLEEP, 15.0), ServerReading(ASLEEP, 15.0)]
-    watts, nodes = add_up(readings)
-    assert watts == {AWAKE: 300.0, WAKING: 0.0, ASLEEP: 30.0}
-    assert nodes == {AWAKE: 1, WAKING: 0, ASLEEP: 2}
 
 
 def test_a_sample_holds_until_the_next_and_the_last_until_the_end():

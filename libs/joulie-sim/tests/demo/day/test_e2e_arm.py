@@ -4,10 +4,11 @@ import pytest
 
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.host.progress import SilentReporter
-from joulie_sim.demo.day.accounts import Power, energy_kwh
 from joulie_sim.demo.day.arm import DayArm, DayPlan
-from joulie_sim.demo.day.scale import DAY_S, DayScale
+from joulie_sim.demo.day.scale import DAY_S, day_scale
 from joulie_sim.demo.day.workload import day_items
+from joulie_sim.demo.record import energy_kwh
+from joulie_sim.demo.sleeping.power import Power
 
 pytestmark = pytest.mark.e2e
 
@@ -16,7 +17,7 @@ _CLASSES = (NodeClass(name="epyc", count=_NODES, cpu=CpuClass(model="AMD-EPYC-96
 
 
 async def test_nodes_sleep_by_night_and_wake_by_day_and_no_pod_is_lost(tmp_path):
-    scale = DayScale(40.0)
+    scale = day_scale(40.0)
     items = day_items(_CLASSES, pods=80, seed=1)
     plan = DayPlan(title="with sleep", classes=_CLASSES, items=items, scale=scale, spare=1)
     shown = []
@@ -25,13 +26,14 @@ async def test_nodes_sleep_by_night_and_wake_by_day_and_no_pod_is_lost(tmp_path)
     assert day.power_offs >= 1
     assert len(day.wakes_s) >= 1
     # Half of a zone at most.
-    assert max(sample.nodes[Power.ASLEEP] for sample in day.samples) in range(1, _NODES // 2 + 1)
+    assert max(sample.by_power[Power.ASLEEP].nodes for sample in day.samples) in range(1, _NODES // 2 + 1)
     assert {name: pod.finished_s is not None for name, pod in day.pods.items()} == {item.name: True for item in items}
     assert day.ended_s is not None
     assert shown == day.samples
     for sample in day.samples:
-        assert sum(sample.nodes.values()) == _NODES
-        assert sample.watts[Power.ASLEEP] == pytest.approx(15.0 * sample.nodes[Power.ASLEEP])
+        assert sum(found.nodes for found in sample.by_power.values()) == _NODES
+        asleep = sample.by_power[Power.ASLEEP]
+        assert asleep.watts == pytest.approx(15.0 * asleep.nodes)
     energy = energy_kwh(day.samples, day.samples[-1].at_s)
     assert 0.0 < energy[Power.ASLEEP] < energy[Power.AWAKE]
     assert energy[Power.WAKING] > 0.0

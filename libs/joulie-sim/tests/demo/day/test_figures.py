@@ -3,24 +3,28 @@ import csv
 import pytest
 
 from joulie_core.demand import WorkloadClass
-from joulie_sim.demo.day.accounts import ArmDay, DaySample, Power
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_sim.demo.day.accounts import ArmDay
 from joulie_sim.demo.day.figures import by_the_hour, compared_until_s, comparison, scaling_note
 from joulie_sim.demo.day.output import write_all
-from joulie_sim.demo.day.scale import DAY_S, DayScale
-from joulie_sim.demo.record import RunRecord
+from joulie_sim.demo.day.scale import DAY_S, day_scale
+from joulie_sim.demo.record import NodeSums, PodCounts, RunRecord, Sample
+from joulie_sim.demo.sleeping.power import Power
 
-SCALE = DayScale(600.0)
+SCALE = day_scale(600.0)
 
 
 def arm(title, watts, *, asleep=0, waits=(0.0, 10.0), ended_s=80_000.0, wakes_s=()):
     samples = [
-        DaySample(
-            at_s=at_s,
-            watts={Power.AWAKE: watts, Power.WAKING: 0.0, Power.ASLEEP: 15.0 * asleep},
-            nodes={Power.AWAKE: 40 - asleep, Power.WAKING: 0, Power.ASLEEP: asleep},
-            pending=1,
-            running=2,
-            finished=3,
+        Sample(
+            at_s,
+            {SchedulableClass.PERFORMANCE: NodeSums(40, watts + 15.0 * asleep)},
+            {
+                Power.AWAKE: NodeSums(40 - asleep, watts),
+                Power.WAKING: NodeSums(),
+                Power.ASLEEP: NodeSums(asleep, 15.0 * asleep),
+            },
+            {WorkloadClass.STANDARD: PodCounts(pending=1, running=2, finished=3)},
             device_watts=watts,
             device_joules=watts * at_s,
         )

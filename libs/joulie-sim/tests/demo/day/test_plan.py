@@ -3,10 +3,8 @@
 import pytest
 
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.kinds import NodeSleepPolicySpec
-from joulie_devcluster.control_plane.nodes import default_node_classes, scale
-from joulie_sim.demo.day.scale import DAY_S, DayScale, sleep_policy, stack_config
-from joulie_sim.demo.day.wall_power import WallPower
+from joulie_devcluster.control_plane.nodes import default_node_classes
+from joulie_sim.demo.day.scale import DAY_S, day_scale, stack_config
 from joulie_sim.demo.day.workload import ARRIVALS_S, LONGEST_S, day_items
 from joulie_sim.demo.options import parse_options
 from joulie_sim.engine.machines import machines_of
@@ -23,24 +21,9 @@ def items():
 
 
 def test_ten_minutes_are_a_day_at_144_times_the_speed():
-    day = DayScale(600.0)
+    day = day_scale(600.0)
     assert day.speed == 144.0
-    assert day.day_s(day.clock_s(300.0)) == pytest.approx(300.0)
     assert stack_config(day).env[Service.SIM] == {"SIM_SPEED": "144"}
-
-
-def test_the_policy_has_the_defaults_by_the_scale_and_deadlines_by_the_clock():
-    spec = NodeSleepPolicySpec.model_validate(sleep_policy(DayScale(600.0), spare=2)["spec"])
-    default = NodeSleepPolicySpec(node_selector={"a": "b"})
-    assert (spec.mode, spec.min_awake, spec.max_asleep_percent) == ("Act", default.min_awake, 50)
-    assert (spec.idle_seconds, spec.min_awake_seconds, spec.back_off_seconds) == (4, 6, 4)
-    assert spec.boot_timeout_seconds == default.boot_timeout_seconds
-    assert spec.off_timeout_seconds == default.off_timeout_seconds
-
-
-def test_no_time_of_the_policy_is_shorter_than_a_second():
-    spec = sleep_policy(DayScale(20.0), spare=0)["spec"]
-    assert {spec["idleSeconds"], spec["minAwakeSeconds"], spec["backOffSeconds"]} == {1}
 
 
 def test_a_seed_gives_the_same_pods_and_another_gives_others(items):
@@ -69,14 +52,6 @@ def test_the_load_of_the_day_is_three_tenths_of_the_cluster(items):
     rates = dict(zip(machines.gpu_resources, machines.mean_work_per_gpu, strict=True))
     with_gpus = sum(item.gpus * item.work_s / rates[item.gpu_resource] for item in items if item.gpus)
     assert with_gpus / (machines.gpus.sum() * DAY_S) == pytest.approx(0.3, abs=0.01)
-
-
-def test_a_server_draws_more_under_load_and_with_its_gpus_than_idle():
-    power = WallPower(scale(CLASSES, 40))
-    assert len(power.names) == 40
-    idle = power.idle_watts("epyc-9654-0")
-    assert 50.0 < idle < power.watts("epyc-9654-0", cpu_utilization=1.0, gpu_watts=0.0)
-    assert power.idle_watts("h100-0") > power.watts("h100-0", cpu_utilization=0.0, gpu_watts=0.0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Only the vendor's library is imitated; sessions, retries and knobs are those of 
 import threading
 from dataclasses import dataclass, field
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, GpuDriver, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError
 from joulie_actuator.hardware.gpu.library_driver import LibraryDriver
@@ -39,6 +40,8 @@ class FakeGpu:
     highest_mhz: int = 1980
     #: The highest clock it is held to.
     clock_mhz: int = 1980
+    #: Why the clock is no higher, as the driver reports it.
+    clock_bound: ClockBound = ClockBound.NONE
     #: An external writer controls the clocks, and the driver reports it.
     clock_taken: bool = False
     #: The driver accepts a clock limit and still reports the highest.
@@ -134,6 +137,11 @@ class FakeGpuLibrary:
     def enforced_mw(self, handle: Handle) -> int:
         """Return the limit in force."""
         return self._gpu(handle).enforced_mw
+
+    def clock_state(self, handle: Handle) -> ClockState:
+        """Return the clock, which is the highest that it is held to, and why it is no higher."""
+        gpu = self._gpu(handle)
+        return ClockState(gpu.clock_mhz, gpu.clock_bound)
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the limit."""

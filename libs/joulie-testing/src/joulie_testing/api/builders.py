@@ -1,7 +1,7 @@
 """Builders of objects as the API server sends them: JSON dicts, of which a test sets only what it needs."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joulie_core import labels as keys
@@ -253,6 +253,7 @@ def make_telemetry_profile(
     controls: Mapping[str, Any] | None = None,
     control: Mapping[str, Any] | None = None,
     power: Mapping[str, Any] | None = None,
+    devices: Sequence[Mapping[str, Any]] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a TelemetryProfile, with the agent's report.
@@ -264,10 +265,13 @@ def make_telemetry_profile(
         controls: `spec.controls`.
         control: the report of control, `status.control`.
         power: the report of power, `status.power`.
+        devices: the holders of its GPUs, `status.devices`.
         labels: labels.
     """
     spec = {"target": target or {"scope": "node", "nodeName": name}, "sources": sources, "controls": controls}
-    made = _custom_object("TelemetryProfile", name, spec, _present({"control": control, "power": power}))
+    made = _custom_object(
+        "TelemetryProfile", name, spec, _present({"control": control, "power": power, "devices": devices})
+    )
     if labels:
         made["metadata"]["labels"] = dict(labels)
     return made

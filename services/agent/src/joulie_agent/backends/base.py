@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_agent.discovery.facts import HardwareFacts
@@ -103,6 +104,8 @@ class GpuSample:
     cap_watts: float | None = None
     #: Joulie's limit of its graphics clock.
     clock_limit_mhz: int | None = None
+    #: Why its graphics clock is no higher.
+    clock_bound: ClockBound = ClockBound.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,13 @@ from joulie_agent.backends.base import (
 )
 from joulie_agent.backends.host_readings import cpu_reading, gpu_reading
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.discovery.gpu import describe_gpus, device_ranges
+from joulie_agent.discovery.gpu import describe_gpus, device_ranges, node_gpu
 from joulie_agent.discovery.host import describe_cpu, describe_memory
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.holders.records import NodeGpu
 from joulie_core.kinds.bounds import dropped_figures
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import Held
@@ -175,6 +176,10 @@ class HostBackend:
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """Return the GPUs that answer and can be capped."""
         return device_ranges(self._gpu.devices) if self._gpu else ()
+
+    def node_gpus(self) -> Sequence[NodeGpu]:
+        """Return every GPU by the names that other programs have for it."""
+        return tuple(node_gpu(info) for info in self._gpu.devices if info.uuid) if self._gpu else ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """Set limits through NVML or AMD SMI, each GPU within its own range."""

@@ -43,7 +43,7 @@ def gpu_reading(readings: GpuReadings) -> GpuReading:
     return GpuReading(
         power_watts=total_mw / MW_PER_WATT if draws and None not in draws else None,
         gpus=tuple(
-            GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw), gpu.clock_limit_mhz)
+            GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw), gpu.clock_limit_mhz, gpu.clock_bound)
             for gpu in readings.gpus
         ),
         overwritten=sum(readings.overwritten.values()),

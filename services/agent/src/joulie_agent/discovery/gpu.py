@@ -13,6 +13,7 @@ from joulie_actuator.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_actuator.hardware.pci import PciGpus
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import GpuSpec, Inventory, Match
+from joulie_core.holders.records import NodeGpu
 from joulie_core.kinds.node_hardware import Exactness, GpuCapRange, GpuDevice, GpuHardware, GpuSlicing
 
 
@@ -79,6 +80,19 @@ def device_ranges(devices: Sequence[GpuDeviceInfo]) -> tuple[GpuDeviceRange, ...
         GpuDeviceRange(each.uuid, WattRange(limits.high / MW_PER_WATT, limits.low / MW_PER_WATT))
         for each in devices
         if each.failure is None and (limits := each.limits) is not None
+    )
+
+
+def node_gpu(info: GpuDeviceInfo) -> NodeGpu:
+    """Return a GPU by the names that other programs have for it."""
+    return NodeGpu(
+        uuid=info.uuid,
+        vendor=info.vendor,
+        index=info.index,
+        pci_address=info.pci_address,
+        minor=info.minor,
+        partitions=info.partition_uuids,
+        partitioned=info.partitioned,
     )
 
 

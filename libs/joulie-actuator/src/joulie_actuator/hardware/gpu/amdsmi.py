@@ -27,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
+from joulie_actuator.hardware.gpu.clock_state import ClockState, Residency, bound_of_metrics
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
@@ -78,6 +79,8 @@ class AmdSmiLibrary:
         #: Why the package cannot be used in this process.
         self._unusable: LibraryError | None = None
         self._handles: list[Handle] = []
+        #: By the identity of the handles above, which the package has not made hashable.
+        self._residency: dict[int, Residency] = {}
 
     def open(self) -> None:
         """Load amdsmi and initialise the library, which finds the GPUs."""
@@ -102,6 +105,7 @@ class AmdSmiLibrary:
         """Return how many devices there are; partitions and the dies of a package are devices of their own."""
         with self._calls() as smi:
             self._handles = list(smi.amdsmi_get_processor_handles())
+        self._residency.clear()
         return len(self._handles)
 
     def handle(self, index: int) -> Handle:
@@ -134,6 +138,7 @@ class AmdSmiLibrary:
             highest_mhz=_figure_of(clocks.get("max_clk")),
             partitioned=partition.upper() != _UNPARTITIONED if partition else None,
             partition_modes=(partition,) if partition else (),
+            pci_address=self._optional(self._pci_address, handle) or "",
         )
 
     def power_mw(self, handle: Handle) -> int:
@@ -156,6 +161,14 @@ class AmdSmiLibrary:
     def enforced_mw(self, handle: Handle) -> int:
         """Return the power cap; AMD SMI does not report the limits that the hardware imposes itself."""
         return self.limit_mw(handle)
+
+    def clock_state(self, handle: Handle) -> ClockState:
+        """Return the graphics clock, and what AMD's counters say since the last call."""
+        clock = self._optional(self._graphics_clock, handle) or {}
+        metrics = self._optional(self._metrics, handle) or {}
+        key = id(handle)
+        before, self._residency[key] = self._residency.get(key), Residency.of(metrics)
+        return ClockState(_figure_of(clock.get("clk")), bound_of_metrics(metrics, before))
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power cap."""
@@ -187,6 +200,10 @@ class AmdSmiLibrary:
             smi.amdsmi_set_gpu_clk_limit(handle, "sclk", "max", highest_mhz)
             smi.amdsmi_set_gpu_perf_level(handle, smi.AmdSmiDevPerfLevel.AUTO)
 
+    def _metrics(self, handle: Handle) -> dict[str, Any]:
+        with self._calls() as smi:
+            return dict(smi.amdsmi_get_gpu_metrics_info(handle))
+
     def _graphics_clock(self, handle: Handle) -> dict[str, Any]:
         with self._calls() as smi:
             return dict(smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX))
@@ -196,6 +213,10 @@ class AmdSmiLibrary:
             if not _tells_sensors(smi):
                 return dict(smi.amdsmi_get_power_cap_info(handle))
             return dict(smi.amdsmi_get_power_cap_info(handle, _power_sensor(smi, handle)))
+
+    def _pci_address(self, handle: Handle) -> str:
+        with self._calls() as smi:
+            return str(smi.amdsmi_get_gpu_device_bdf(handle))
 
     def _compute_partition(self, handle: Handle) -> str:
         with self._calls() as smi:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.knob import LOWEST_CAP_SHARE, HardwareFailure, Knob, KnobLimits
 
 MW_PER_WATT: Final = 1000
@@ -49,6 +50,11 @@ class GpuDeviceInfo:
     partitioned: bool | None = None
     #: Names of the partitions it offers, such as `1g.10gb`, or of the mode it is in.
     partition_modes: tuple[str, ...] = ()
+    #: UUIDs of the MIG devices that it is cut into now.
+    partition_uuids: tuple[str, ...] = ()
+    #: PCI address, such as `0000:c1:00.0`, and minor number of the device file; by them other programs name it.
+    pci_address: str = ""
+    minor: int | None = None
     #: Why it does not answer; the other values are then those of an earlier description.
     failure: HardwareFailure | None = None
 
@@ -78,6 +84,7 @@ class DeviceReading:
     limit_mw: int | HardwareFailure
     #: The managed limit on the graphics clock; None where there is none.
     clock_limit_mhz: int | HardwareFailure | None = None
+    clock_bound: ClockBound = ClockBound.UNKNOWN
 
 
 class ClockKnob(Knob, Protocol):

@@ -7,6 +7,7 @@ import ctypes
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from joulie_actuator.hardware.gpu.clock_state import ClockState
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
@@ -72,6 +73,9 @@ class GpuLibrary(Protocol):
 
     def enforced_mw(self, handle: Handle) -> int:
         """Return the limit in force."""
+
+    def clock_state(self, handle: Handle) -> ClockState:
+        """Return the graphics clock, and why it is no higher."""
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power limit."""

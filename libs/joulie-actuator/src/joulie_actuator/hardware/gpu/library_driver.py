@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, clock_bound
 from joulie_actuator.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, OpenGpu
 from joulie_actuator.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock
 from joulie_actuator.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
@@ -99,17 +100,21 @@ class LibraryDriver:
     def read(self, uuid: str, journaled: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
         """Read a GPU's power and limits, in one hand-over to its thread."""
 
-        def read(handle: Handle) -> DeviceReading:
-            return DeviceReading(
+        def read(handle: Handle) -> tuple[DeviceReading, ClockState | HardwareFailure]:
+            reading = DeviceReading(
                 power_mw=_or_failure(self._library.power_mw, handle),
                 limit_mw=_or_failure(self._library.limit_mw, handle),
                 clock_limit_mhz=_or_failure(self._library.clock_limit_mhz, handle) if journaled else None,
             )
+            return reading, _or_failure(self._library.clock_state, handle)
 
         found = self._run(uuid, read)
-        if journaled is None or isinstance(found, HardwareFailure) or found.clock_limit_mhz is not None:
+        if isinstance(found, HardwareFailure):
             return found
-        return replace(found, clock_limit_mhz=self.written_clock_mhz(uuid, journaled.written_mhz))
+        reading, state = found
+        if journaled is not None and reading.clock_limit_mhz is None:
+            reading = replace(reading, clock_limit_mhz=self.written_clock_mhz(uuid, journaled.written_mhz))
+        return replace(reading, clock_bound=_bound_of(state, reading.clock_limit_mhz))
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force."""
@@ -277,6 +282,12 @@ def _or_failure(call: Callable[[Handle], T], handle: Handle) -> T | HardwareFail
         if error.extent is not Extent.CALL:
             raise
         return error.failure
+
+
+def _bound_of(state: ClockState | HardwareFailure, limit_mhz: int | HardwareFailure | None) -> ClockBound:
+    if isinstance(state, HardwareFailure):
+        return ClockBound.UNKNOWN
+    return clock_bound(state.reported, state.clock_mhz, limit_mhz if isinstance(limit_mhz, int) else None)
 
 
 def _no_such_gpu(uuid: str, name: str) -> HardwareFailure:

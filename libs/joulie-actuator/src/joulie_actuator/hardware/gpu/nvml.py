@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Final
 
+from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, bound_of_event_reasons
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
@@ -27,6 +28,7 @@ _LIBRARY: Final = "libnvidia-ml.so.1"
 
 # Codes are NVML's own, nvmlReturn_t.
 _UNINITIALIZED: Final = 1
+_NOT_FOUND: Final = 6
 _DRIVER_NOT_LOADED: Final = 9
 _LIBRARY_NOT_FOUND: Final = 12
 _LIB_RM_VERSION_MISMATCH: Final = 18
@@ -35,7 +37,7 @@ _REASONS: Final = {
     2: Reason.OUT_OF_RANGE,  # INVALID_ARGUMENT
     3: Reason.NO_INTERFACE,  # NOT_SUPPORTED
     4: Reason.NOT_PERMITTED,  # NO_PERMISSION
-    6: Reason.DEVICE_LOST,  # NOT_FOUND
+    _NOT_FOUND: Reason.DEVICE_LOST,
     _DRIVER_NOT_LOADED: Reason.NO_INTERFACE,
     10: Reason.TIMEOUT,  # TIMEOUT
     _LIBRARY_NOT_FOUND: Reason.NO_INTERFACE,
@@ -50,7 +52,7 @@ _EXTENTS: Final = {
     _UNINITIALIZED: Extent.DRIVER,
     _DRIVER_NOT_LOADED: Extent.DRIVER,
     _LIB_RM_VERSION_MISMATCH: Extent.DRIVER,
-    6: Extent.DEVICE,
+    _NOT_FOUND: Extent.DEVICE,
     15: Extent.DEVICE,
     16: Extent.DEVICE,
     28: Extent.DEVICE,
@@ -120,6 +122,9 @@ class NvmlLibrary:
             highest_mhz=highest_mhz,
             partitioned=partitioned,
             partition_modes=() if partitioned is None else self._partition_modes(handle),
+            partition_uuids=self._partition_uuids(handle) if partitioned else (),
+            pci_address=self._pci_address(handle),
+            minor=self._figure("nvmlDeviceGetMinorNumber", handle),
         )
 
     def power_mw(self, handle: Handle) -> int:
@@ -136,6 +141,16 @@ class NvmlLibrary:
         """Return the lowest of all power limiters, the management limit being one."""
         with self._calls() as nvml:
             return int(nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+
+    def clock_state(self, handle: Handle) -> ClockState:
+        """Return the graphics clock and NVML's reasons, by the name that the driver knows them by."""
+        clock_mhz: int | None = None
+        with _optional(), self._calls() as nvml:
+            clock_mhz = int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_GRAPHICS))
+        reasons = self._figure("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:
+            reasons = self._figure("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return ClockState(clock_mhz, ClockBound.UNKNOWN if reasons is None else bound_of_event_reasons(reasons))
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the management limit."""
@@ -176,6 +191,25 @@ class NvmlLibrary:
         with _optional(), self._calls() as nvml:
             current, _pending = nvml.nvmlDeviceGetMigMode(handle)
             return bool(current)
+        return None
+
+    def _pci_address(self, handle: Handle) -> str:
+        with _optional(), self._calls() as nvml:
+            return str(nvml.nvmlDeviceGetPciInfo(handle).busId)
+        return ""
+
+    def _partition_uuids(self, handle: Handle) -> tuple[str, ...]:
+        places = range(self._figure("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+        return tuple(uuid for each in places if (uuid := self._partition_uuid(handle, each)))
+
+    def _partition_uuid(self, handle: Handle, place: int) -> str | None:
+        with _optional(), self._calls() as nvml:
+            try:
+                return str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)))
+            except nvml.NVMLError as error:
+                # Of a place without a MIG device, or one that was removed meanwhile; the GPU itself is there.
+                if error.value != _NOT_FOUND:
+                    raise
         return None
 
     def _partition_modes(self, handle: Handle) -> tuple[str, ...]:

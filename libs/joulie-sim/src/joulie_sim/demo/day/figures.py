@@ -3,16 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from joulie_sim.demo.day.accounts import (
-    ArmDay,
-    Power,
-    energy_kwh,
-    mean_over,
-    sampling_error_pct,
-    waits_for_sleep_s,
-)
-from joulie_sim.demo.day.scale import DAY_S, DayScale
-from joulie_sim.demo.day.servers import SERVERS
+from joulie_sim.demo.day.accounts import ArmDay, mean_over, sampling_error_pct, waits_for_sleep_s
+from joulie_sim.demo.day.scale import DAY_S
+from joulie_sim.demo.record import energy_kwh
+from joulie_sim.demo.sleeping.power import Power
+from joulie_sim.demo.sleeping.settings import SERVERS
+from joulie_sim.demo.time_scale import TimeScale
 from joulie_sim.pod_figures import WaitFigures, percentile
 from joulie_sim.tables import TextTable
 
@@ -31,7 +27,7 @@ def compared_until_s(arms: Sequence[ArmDay]) -> float:
     return max(DAY_S, *ended)
 
 
-def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> TextTable:
+def comparison(awake: ArmDay, asleep: ArmDay, scale: TimeScale) -> TextTable:
     """Return the table of both arms: energy, nodes, pods and their waits."""
     end_s = compared_until_s((awake, asleep))
     arms = (awake, asleep)
@@ -42,7 +38,7 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> TextTable:
     extra = WaitFigures.of(extra_s)
     # That of the slowest servers, since any may be the one that is needed.
     bar_s = max(SERVERS.boot_s, SERVERS.gpu_boot_s) + ALLOWANCE_S
-    slack_s = scale.day_s(_SLACK_CLOCK_S)
+    slack_s = scale.simulated_s(_SLACK_CLOCK_S)
     rows: list[tuple[str, ...]] = [
         ("energy at the wall, kWh", *(f"{total:.1f}" for total in totals)),
         ("saved", "-", f"{100.0 * (1.0 - totals[1] / totals[0]):.1f} %"),
@@ -50,7 +46,7 @@ def comparison(awake: ArmDay, asleep: ArmDay, scale: DayScale) -> TextTable:
             (f"energy of servers that are {power.value}, kWh", *(f"{found[power]:.1f}" for found in energies))
             for power in Power
         ),
-        ("highest power, kW", *(f"{max(each.total_watts for each in arm.samples) / _KILO:.1f}" for arm in arms)),
+        ("highest power, kW", *(f"{max(each.watts for each in arm.samples) / _KILO:.1f}" for arm in arms)),
         ("nodes asleep, mean and most", *(_asleep(arm) for arm in arms)),
         ("power-offs", *(str(arm.power_offs) for arm in arms)),
         ("nodes woken", *(str(len(arm.wakes_s)) for arm in arms)),
@@ -122,9 +118,9 @@ def by_the_hour(awake: ArmDay, asleep: ArmDay) -> TextTable:
     return TextTable(header, rows, "means of each hour")
 
 
-def scaling_note(scale: DayScale) -> str:
+def scaling_note(scale: TimeScale) -> str:
     """Return what is scaled and what is not, for readers of the tables."""
-    second_min = scale.day_s(1.0) / _MINUTE_S
+    second_min = scale.simulated_s(1.0) / _MINUTE_S
     return (
         f"A second of the clock is {second_min:.1f} minutes of the day. Scaled are the work of pods, energy, arrivals, "
         f"boots ({SERVERS.boot_s / _MINUTE_S:.0f} min, of servers with GPUs {SERVERS.gpu_boot_s / _MINUTE_S:.0f} min), "
@@ -139,7 +135,7 @@ def _over(waits_s: Iterable[float], limit_s: float) -> str:
 
 
 def _asleep(arm: ArmDay) -> str:
-    counts = [sample.nodes[Power.ASLEEP] for sample in arm.samples]
+    counts = [sample.by_power[Power.ASLEEP].nodes for sample in arm.samples]
     return f"{sum(counts) / len(counts):.1f}, {max(counts)}"
 
 

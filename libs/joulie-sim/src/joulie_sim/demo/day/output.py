@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from joulie_devcluster.host.paths import cache_home
-from joulie_sim.demo.day.accounts import ArmDay, Power
+from joulie_sim.demo.day.accounts import ArmDay
 from joulie_sim.demo.output import write_csv
+from joulie_sim.demo.sleeping.power import Power
 from joulie_sim.tables import TextTable
 
 _SAMPLE_HEADER: Final = (
@@ -36,9 +37,9 @@ def write_all(
             (
                 arm.title,
                 round(sample.at_s),
-                *(round(sample.watts[power], 1) for power in Power),
-                *(sample.nodes[power] for power in Power),
-                *(sample.pending, sample.running, sample.finished),
+                *(round(sample.by_power[power].watts, 1) for power in Power),
+                *(sample.by_power[power].nodes for power in Power),
+                *(sample.counts.pending, sample.counts.running, sample.counts.finished),
                 round(sample.device_watts, 1),
                 round(sample.device_joules),
             )

@@ -7,12 +7,10 @@ from typing import Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from joulie_sim.demo.day.accounts import ArmDay, Power
+from joulie_sim.demo.day.accounts import ArmDay
+from joulie_sim.demo.picture import plot_power
 
-#: Stacked from below; colours that differ in black and white.
-_COLOURS: Final = {Power.AWAKE: "#b2182b", Power.WAKING: "#fdae61", Power.ASLEEP: "#2166ac"}
 _HOUR_S: Final = 3600.0
-_KILO: Final = 1000.0
 
 
 def write_picture(path: Path, arms: Sequence[ArmDay], *, title: str) -> None:
@@ -23,13 +21,13 @@ def write_picture(path: Path, arms: Sequence[ArmDay], *, title: str) -> None:
         for column, arm in enumerate(arms):
             watts, nodes, pods = (row[column] for row in rows)
             hours = [sample.at_s / _HOUR_S for sample in arm.samples]
-            colours = list(_COLOURS.values())
-            stacks = [[sample.watts[power] / _KILO for sample in arm.samples] for power in _COLOURS]
-            watts.stackplot(hours, stacks, labels=[power.value for power in _COLOURS], colors=colours, alpha=0.85)
-            counts = [[sample.nodes[power] for sample in arm.samples] for power in _COLOURS]
-            nodes.stackplot(hours, counts, labels=[power.value for power in _COLOURS], colors=colours, alpha=0.85)
-            pods.plot(hours, [sample.running for sample in arm.samples], color="#888888", linewidth=1, label="running")
-            pods.plot(hours, [sample.pending for sample in arm.samples], color="black", linewidth=1, label="pending")
+            plot_power(watts, nodes, hours, arm.samples)
+            pods.plot(
+                hours, [sample.counts.running for sample in arm.samples], color="#888888", linewidth=1, label="running"
+            )
+            pods.plot(
+                hours, [sample.counts.pending for sample in arm.samples], color="black", linewidth=1, label="pending"
+            )
             watts.set(title=arm.title, ylim=(0, None), xlim=(0, 24))
             pods.set(xlabel="hour of the day", ylim=(0, None), xticks=range(0, 25, 3))
             for axes in (watts, nodes, pods):

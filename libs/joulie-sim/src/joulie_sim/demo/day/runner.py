@@ -13,14 +13,16 @@ from rich.live import Live
 
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.host.progress import Reporter
-from joulie_sim.demo.day.accounts import ArmDay, DaySample, Power
+from joulie_sim.demo.day.accounts import ArmDay
 from joulie_sim.demo.day.arm import DayArm, DayPlan
 from joulie_sim.demo.day.figures import by_the_hour, comparison, scaling_note
 from joulie_sim.demo.day.output import write_all
-from joulie_sim.demo.day.scale import DayScale
+from joulie_sim.demo.day.scale import day_scale
 from joulie_sim.demo.day.workload import day_items
 from joulie_sim.demo.options import Options
 from joulie_sim.demo.output import make_directory
+from joulie_sim.demo.record import Sample
+from joulie_sim.demo.sleeping.power import Power
 from joulie_sim.tables import TextTable
 
 WITHOUT, WITH = "without sleep", "with sleep"
@@ -38,7 +40,7 @@ async def run_day(options: Options, *, console: Console, reporter: Reporter) -> 
         DevClusterError: a cluster or a service failed; also in groups.
     """
     classes = scale(default_node_classes(), options.nodes)
-    time = DayScale(options.duration_s)
+    time = day_scale(options.duration_s)
     items = day_items(classes, pods=options.pods, seed=options.seed)
     arms: list[ArmDay] = []
     for title, spare in ((WITHOUT, None), (WITH, _SPARE)):
@@ -62,11 +64,11 @@ async def run_day(options: Options, *, console: Console, reporter: Reporter) -> 
     return directory
 
 
-def _shown(title: str, console: Console, live: Live) -> Callable[[DaySample], None]:
+def _shown(title: str, console: Console, live: Live) -> Callable[[Sample], None]:
     """Return what shows a sample: a table that is renewed, or without a terminal a line for each hour of the day."""
     printed_s = float("-inf")
 
-    def show(sample: DaySample) -> None:
+    def show(sample: Sample) -> None:
         nonlocal printed_s
         if console.is_terminal:
             # Not before the first sample: the start has a progress bar of its own.
@@ -81,14 +83,14 @@ def _shown(title: str, console: Console, live: Live) -> Callable[[DaySample], No
     return show
 
 
-def _now(title: str, sample: DaySample) -> TextTable:
+def _now(title: str, sample: Sample) -> TextTable:
     """Return a table with one row: the cluster at one moment."""
     header = ("time", *(f"{power.value} kW" for power in Power), *(power.value for power in Power))
     hours, minutes = divmod(round(sample.at_s / 60.0), 60)
     row = (
         f"{hours:02d}:{minutes:02d}",
-        *(f"{sample.watts[power] / 1000.0:.2f}" for power in Power),
-        *(str(sample.nodes[power]) for power in Power),
-        *(str(count) for count in (sample.pending, sample.running, sample.finished)),
+        *(f"{sample.by_power[power].watts / 1000.0:.2f}" for power in Power),
+        *(str(sample.by_power[power].nodes) for power in Power),
+        *(str(count) for count in (sample.counts.pending, sample.counts.running, sample.counts.finished)),
     )
     return TextTable((*header, "pending", "running", "done"), (row,), title)

@@ -1,4 +1,4 @@
-"""The servers of a day's nodes: a simulated BMC each, and a kubelet that runs while its server is on."""
+"""The servers of a demo's nodes: a simulated BMC each, and a kubelet that runs while its server is on."""
 
 import asyncio
 from base64 import b64encode
@@ -16,39 +16,39 @@ from joulie_sim.bmc.machine import SimulatedServer
 from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.service import SimulatedBmc
 from joulie_sim.bmc.serving import ServedBmc, serve_bmcs
-from joulie_sim.demo.day.scale import DayScale
-from joulie_sim.demo.day.wall_power import WallPower
 from joulie_sim.demo.errors import DemoError
-from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
-from joulie_sim.stack.stack import NAMESPACE
+from joulie_sim.demo.sleeping.settings import SERVERS
+from joulie_sim.demo.sleeping.wall_power import WallPower
+from joulie_sim.demo.time_scale import TimeScale
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import NAMESPACE, JoulieStack
 
-#: What a server takes to boot and to go off, and what it draws meanwhile: the assumptions of the simulator.
-SERVERS: Final = NodeSleepSettings()
 _USER, _PASSWORD = "root", "calvin"  # the login of simulated BMCs
 _FOLLOW_S: Final = 0.05
 _POLL_S: Final = 0.5
 _PROOF_S: Final = 120.0
 
 
-class DayServers:
-    """The servers by node name; `power` has what each draws."""
+class SleepingServers:
+    """The servers by node name; `wall_power` has what each draws."""
 
-    def __init__(self, power: WallPower, *, scale: DayScale, clock: Callable[[], float]) -> None:
+    def __init__(self, wall_power: WallPower, *, scale: TimeScale, clock: Callable[[], float]) -> None:
+        self.wall_power = wall_power
         profiles = {
             name: replace(
                 PROFILES["openbmc"],
-                power_on_s=scale.clock_s(SERVERS.boots_in_s(gpus=power.has_gpus(name))),
+                power_on_s=scale.clock_s(SERVERS.boots_in_s(gpus=wall_power.has_gpus(name))),
                 graceful_off_s=scale.clock_s(SERVERS.off_s),
             )
-            for name in power.names
+            for name in wall_power.names
         }
         self.servers = {
             name: SimulatedServer(
                 profile,
                 clock=clock,
-                demand_watts=power.idle_watts(name),
+                demand_watts=wall_power.idle_watts(name),
                 standby_watts=SERVERS.off_watts,
-                boot_watts=SERVERS.boot_over_idle * power.idle_watts(name),
+                boot_watts=SERVERS.boot_over_idle * wall_power.idle_watts(name),
             )
             for name, profile in profiles.items()
         }
@@ -58,17 +58,33 @@ class DayServers:
         }
 
     @asynccontextmanager
-    async def served(self, directory: Path) -> AsyncIterator[dict[str, ServedBmc]]:
-        """Serve the BMCs while the context lasts."""
-        async with serve_bmcs(self._bmcs, directory) as found:
-            yield found
+    async def running(self, stack: JoulieStack, client: KubeClient, directory: Path) -> AsyncIterator[None]:
+        """Run servers, BMCs, kubelets and the out-of-band service while the context lasts.
 
-    async def register(self, client: KubeClient, served: Mapping[str, ServedBmc]) -> None:
-        """Create the Secret and the NodeBMCs.
+        It begins when every server was powered off and on. The BMCs' certificates are written to `directory`.
 
         Raises:
-            KubeError: also in groups.
+            DemoError: that takes longer than two minutes.
+            StartError: the service, or a node after that, is not ready in time.
+            KubeError: a request failed; all of these also in groups.
         """
+        async with serve_bmcs(self._bmcs, directory) as served, asyncio.TaskGroup() as group:
+            await stack.start(Service.OUTOFBAND)
+            await self._register(client, served)
+            following = group.create_task(self._follow(client))
+            try:
+                await self._prove(client)
+                yield
+            finally:
+                following.cancel()
+
+    @property
+    def power_offs(self) -> int:
+        """Times that a server was powered off since all of them were for the first time."""
+        return sum(server.resets.count("GracefulShutdown") for server in self.servers.values())
+
+    async def _register(self, client: KubeClient, served: Mapping[str, ServedBmc]) -> None:
+        """Create the Secret and the NodeBMCs."""
         ca = next(iter(served.values())).ca.read_text()
         addresses = " ".join(bmc.address for bmc in served.values())
         entries = {"username": _USER, "password": _PASSWORD, "addresses": addresses, "ca.crt": ca}
@@ -85,12 +101,8 @@ class DayServers:
                 body = {"apiVersion": NODE_BMCS.api_version, "kind": "NodeBMC", "metadata": {"name": name}}
                 group.create_task(client.create(NODE_BMCS, {**body, "spec": spec}))
 
-    async def follow(self, client: KubeClient) -> NoReturn:
-        """Run the kubelets of the servers that are on, until cancelled.
-
-        Raises:
-            KubeError: in a group; a write failed.
-        """
+    async def _follow(self, client: KubeClient) -> NoReturn:
+        """Run the kubelets of the servers that are on, until cancelled."""
         runs = dict.fromkeys(self.servers, True)
         while True:
             async with asyncio.TaskGroup() as group:
@@ -102,14 +114,8 @@ class DayServers:
                         group.create_task(set_kubelet(client, name, runs=on, boot_id=boot_id))
             await asyncio.sleep(_FOLLOW_S)
 
-    async def prove(self, client: KubeClient) -> None:
-        """Power every server off and on again, as a person does before nodes may sleep.
-
-        Raises:
-            DemoError: it takes longer than two minutes.
-            StartError: nodes are not schedulable afterwards.
-            KubeError: a request failed; also in groups.
-        """
+    async def _prove(self, client: KubeClient) -> None:
+        """Power every server off and on again, as a person does before nodes may sleep."""
         try:
             async with asyncio.timeout(_PROOF_S):
                 await self._desire(client, "Off")

@@ -1,0 +1,65 @@
+{{/* Whether the agent follows which pods hold the GPUs of its node; empty where it does not. */}}
+{{- define "joulie.holders.enabled" -}}
+{{- if and .Values.agent.holders.enabled .Values.agent.power.enabled (eq .Values.agent.mode "daemonset") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/*
+The container that asks the kubelet: root for the kubelet's directory, without capabilities, network use or API token; nothing of the
+host is writable.
+*/}}
+{{- define "joulie.holders" -}}
+{{- $holders := .Values.agent.holders -}}
+- name: holders
+  image: {{ include "joulie.image" .Values.agent.image }}
+  imagePullPolicy: {{ .Values.agent.image.pullPolicy }}
+  args: [holders]
+  env:
+    - name: KUBELET_SOCKET
+      value: /var/lib/kubelet/pod-resources/kubelet.sock
+    - name: HOLDERS_SOCKET
+      value: /run/joulie/holders.sock
+    - name: METRICS_ADDR
+      value: {{ printf "%s:%d" .Values.agent.metricsHost (int $holders.metricsPort) | quote }}
+    {{- if .Values.agent.actuator.nvidia.enabled }}
+    # Where the NVIDIA runtime is the default one, it must not mount anything here.
+    - name: NVIDIA_VISIBLE_DEVICES
+      value: void
+    {{- end }}
+    {{- include "joulie.env" (list $holders.env $holders.extraEnv) | nindent 4 }}
+  ports:
+    - name: holders
+      containerPort: {{ $holders.metricsPort }}
+  {{- include "joulie.probes" .Values.agent.metricsHost | replace "port: metrics" "port: holders" | nindent 2 }}
+  securityContext:
+    runAsUser: 0
+    runAsGroup: 0
+    runAsNonRoot: false
+    readOnlyRootFilesystem: true
+    allowPrivilegeEscalation: false
+    capabilities:
+      drop: [ALL]
+    {{- with .Values.agent.actuator.seLinuxOptions }}
+    seLinuxOptions:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+  {{- with $holders.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  volumeMounts:
+    - name: socket
+      mountPath: /run/joulie
+    - name: pod-resources
+      mountPath: /var/lib/kubelet/pod-resources
+      readOnly: true
+{{- end -}}
+
+{{/* Its volume; that of the socket is the actuator's. */}}
+{{- define "joulie.holdersVolumes" -}}
+- name: pod-resources
+  hostPath:
+    path: {{ .Values.agent.holders.hostPodResourcesPath | quote }}
+    type: Directory
+{{- end -}}

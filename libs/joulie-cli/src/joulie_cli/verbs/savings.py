@@ -1,0 +1,175 @@
+"""`kubectl joulie savings`: what Joulie has saved by its own estimate, with interval and time that is unknown."""
+
+import argparse
+import math
+import re
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from joulie_api.errors import NotFound
+from joulie_api.resources import CONFIG_MAPS
+from joulie_api.savings import LEDGER_NAME, read_ledger
+from joulie_cli.arguments import add_verb, cluster_options, format_option
+from joulie_cli.cluster import connect
+from joulie_cli.layout import Cell, Line, TableColumn, age, line, pairs, table
+from joulie_cli.output import CliError, ExitCode, show
+from joulie_core.savings import EstimateRange, LedgerPeriod, Lever, SavingsLedger, SavingsSum
+from joulie_core.savings.ledger import MOST_DAYS, NO_SUM, LeverSums
+
+_NAMESPACE: Final = "joulie-system"
+_KWH: Final = 3.6e6
+_SINCE: Final = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hd])")
+_COLUMNS: Final = (
+    TableColumn("LEVER"),
+    TableColumn("SAVED, kWh", right=True),
+    TableColumn("FROM", right=True),
+    TableColumn("TO", right=True),
+    TableColumn("UNKNOWN", right=True),
+)
+_TOTAL: Final = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class SavingsReport:
+    """Savings that are shown: of a time, and at what price and emission they are counted."""
+
+    ledger: SavingsLedger
+    sums: LeverSums
+    now_s: float
+    #: Where the time begins: not before the ledger does.
+    start_s: float
+    #: For each kWh, in any currency, and in grams of CO2e; None: not counted.
+    price: float | None = None
+    grams: float | None = None
+
+    @property
+    def total(self) -> EstimateRange:
+        """Joules of all levers."""
+        return sum((each.joules for each in self.sums.values()), EstimateRange())
+
+    @property
+    def power_watts(self) -> EstimateRange | None:
+        """Mean watts of the last full hour; None where any of it is unknown."""
+        hour = int(self.ledger.until_s // LedgerPeriod.HOUR.seconds) - 1
+        sums = self.ledger.hours.get(hour)
+        if sums is None or any(each.unknown_s for each in sums.values()):
+            return None
+        joules = sum((each.joules for each in sums.values()), EstimateRange())
+        return joules.times(1.0 / LedgerPeriod.HOUR.seconds)
+
+    def _counted(self, each_kwh: float | None) -> dict[str, float] | None:
+        return None if each_kwh is None else _range_data(self.total.times(each_kwh), _KWH)
+
+    def data(self) -> dict[str, Any]:
+        """Return the report for JSON and YAML."""
+        levers = {lever.value: _sum_data(self.sums.get(lever, NO_SUM)) for lever in Lever}
+        return {
+            "sinceSeconds": self.start_s,
+            "untilSeconds": self.ledger.until_s,
+            "levers": levers,
+            "total": _range_data(self.total, _KWH),
+            "lastHourWatts": None if self.power_watts is None else _range_data(self.power_watts, 1.0),
+            "money": self._counted(self.price),
+            "co2eKilograms": self._counted(None if self.grams is None else self.grams / 1_000.0),
+        }
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "savings",
+        run,
+        summary="what Joulie has saved here, by its own estimate",
+        description="By lever: nodes that sleep, caps, and the score that places pods, each on top of those before "
+        "it, so that the total counts no watt twice. FROM and TO are the interval of the estimate. UNKNOWN is the time "
+        "of which nothing was seen; nothing is saved in it. Negative: more was drawn than without the lever. "
+        "docs/savings.md has the method.",
+        example="kubectl joulie savings --since 7d\n"
+        "kubectl joulie savings --since 30d --price 0.25 --grams-per-kwh 350",
+        parents=[cluster_options(), format_option(wide=False)],
+    )
+    parser.add_argument(
+        "--since", type=_since, default=7.0 * LedgerPeriod.DAY.seconds, metavar="TIME",
+        help=f"hours or days back, as 12h or 7d, the default; up to {MOST_DAYS}d, days beyond 8 whole in UTC",
+    )  # fmt: skip
+    parser.add_argument("--price", type=_amount, metavar="PRICE", help="of a kWh, in your currency")
+    parser.add_argument("--grams-per-kwh", type=_amount, metavar="GRAMS", help="CO2e of a kWh of your supply")
+    parser.add_argument(
+        "-n", "--namespace", default=_NAMESPACE, metavar="NAME", help=f"of the operator; {_NAMESPACE} by default"
+    )
+
+
+async def run(options: Namespace) -> ExitCode:
+    """Print what was saved."""
+    async with connect(options) as cluster:
+        try:
+            raw = await cluster.client.get(CONFIG_MAPS, LEDGER_NAME, options.namespace)
+        except NotFound as error:
+            raise CliError(
+                f"namespace {options.namespace!r} has no ConfigMap {LEDGER_NAME!r}: nothing is estimated",
+                "the chart's operator.savings.enabled begins it; -n names another namespace of the operator",
+            ) from error
+        ledger = read_ledger(raw)
+    now_s = time.time()
+    start_s = max(now_s - options.since, ledger.begun_s)
+    found = SavingsReport(ledger, ledger.since(start_s), now_s, start_s, options.price, options.grams_per_kwh)
+    show(options, found.data(), lambda width: _lines(found, width))
+    return ExitCode.OK
+
+
+def _since(text: str) -> float:
+    match = _SINCE.fullmatch(text)
+    seconds = 0 if match is None else int(match["number"]) * (86_400 if match["unit"] == "d" else 3_600)
+    if not 0 < seconds <= MOST_DAYS * LedgerPeriod.DAY.seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time as 12h or 7d, up to {MOST_DAYS}d")
+    return float(seconds)
+
+
+def _amount(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return value
+
+
+def _range_data(found: EstimateRange, unit: float) -> dict[str, float]:
+    return {"lower": found.lower / unit, "middle": found.middle / unit, "upper": found.upper / unit}
+
+
+def _sum_data(found: SavingsSum) -> dict[str, Any]:
+    return {"kwh": _range_data(found.joules, _KWH), "unknownSeconds": found.unknown_s}
+
+
+def _lines(found: SavingsReport, width: int | None) -> list[Line]:
+    rows = [_row(lever.value, found.sums.get(lever, NO_SUM)) for lever in Lever]
+    unknown_s = max((each.unknown_s for each in found.sums.values()), default=0.0)
+    rows.append(_row(_TOTAL, SavingsSum(found.total, unknown_s)))
+    return [*table(_COLUMNS, rows, width), line(), *pairs(_fields(found), width)]
+
+
+def _row(name: str, found: SavingsSum) -> list[Cell]:
+    kwh = found.joules.times(1.0 / _KWH)
+    figures = (f"{value:.1f}" for value in (kwh.middle, kwh.lower, kwh.upper))
+    return [Cell(name), *map(Cell, figures), Cell(age(found.unknown_s) if found.unknown_s >= 1.0 else "0s")]
+
+
+def _fields(found: SavingsReport) -> Iterator[tuple[str, str]]:
+    yield "Time", f"{age(found.ledger.until_s - found.start_s)}, up to {age(found.now_s - found.ledger.until_s)} ago"
+    power = found.power_watts
+    yield "Last hour", "unknown" if power is None else f"{_interval(power, '.0f')} W"
+    kwh = found.total.times(1.0 / _KWH)
+    if found.price is not None:
+        yield "Money", _interval(kwh.times(found.price), ".2f")
+    if found.grams is not None:
+        yield "CO2e", f"{_interval(kwh.times(found.grams / 1_000.0), '.1f')} kg"
+
+
+def _interval(found: EstimateRange, form: str) -> str:
+    return f"{found.middle:{form}} [{found.lower:{form}}, {found.upper:{form}}]"

@@ -1,0 +1,1 @@
+"""Energy of a node by pod, with bounds: docs/decisions/0045-energy-by-pod.md."""

@@ -1,0 +1,40 @@
+"""Power budgets: a tree of limits that holds at every instant; see docs/decisions/0047-power-budgets.md.
+
+All power is in whole milliwatts, so that sums are exact.
+"""
+
+from joulie_core.budget.allocate import Allocator, NodeWants, wants_of
+from joulie_core.budget.binding import BindingLimit, LimitSource, binding_limit
+from joulie_core.budget.floors import floors_of
+from joulie_core.budget.ledger import BudgetNode, LeaseTimes, LimitAsk, LimitReport, may_be_in_force_mw, supersedes
+from joulie_core.budget.split import BudgetDevice, DeviceSplit, split_budget
+from joulie_core.budget.transitions import BudgetDecision, BudgetPlanner, DomainSums
+from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, DomainProblem, Forest, plant
+
+__all__ = [
+    "Allocator",
+    "BindingLimit",
+    "BudgetDecision",
+    "BudgetDevice",
+    "BudgetDomain",
+    "BudgetNode",
+    "BudgetPlanner",
+    "BudgetProblem",
+    "BudgetTree",
+    "DeviceSplit",
+    "DomainProblem",
+    "DomainSums",
+    "Forest",
+    "LeaseTimes",
+    "LimitAsk",
+    "LimitReport",
+    "LimitSource",
+    "NodeWants",
+    "binding_limit",
+    "floors_of",
+    "may_be_in_force_mw",
+    "plant",
+    "split_budget",
+    "supersedes",
+    "wants_of",
+]

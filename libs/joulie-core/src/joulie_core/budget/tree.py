@@ -1,0 +1,175 @@
+"""The trees of power domains, and those that cannot be used.
+
+Guarantees that a tree has one root, no cycle, and each node in one domain. A tree with a domain that breaks this is set
+aside as a whole, by name: its nodes keep what they have, and other trees go on.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from joulie_core.names import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetDomain:
+    """A domain with its limit in milliwatts, and the nodes that it selects."""
+
+    name: str
+    limit_mw: int
+    parent: str | None = None
+    #: Part of the limit that no node gets.
+    reserve_mw: int = 0
+    #: Of its nodes; a higher number is more important.
+    priority: int = 0
+    #: Power that is never taken from a node: at least so many milliwatts, and so many percent of the node's maximum.
+    floor_mw: int = 0
+    floor_pct: float = 0.0
+    #: True if nodes without control are without limit when their lease ends.
+    releases: bool = False
+    nodes: tuple[NodeName, ...] = ()
+
+    @property
+    def usable_mw(self) -> int:
+        """Power that nodes may get."""
+        return self.limit_mw - self.reserve_mw
+
+
+class BudgetProblem(StrEnum):
+    """Reason why a domain, a floor or a node of a domain cannot be used."""
+
+    CYCLE = "Cycle"
+    PARENT_MISSING = "ParentMissing"
+    NODE_IN_TWO_DOMAINS = "NodeInTwoDomains"
+    SELECTOR_ABOVE_DOMAINS = "SelectorAboveDomains"
+    NAMED_TWICE = "NamedTwice"
+    FLOORS_DO_NOT_FIT = "FloorsDoNotFit"
+    FLOOR_BELOW_MINIMUM = "FloorBelowMinimum"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainProblem:
+    """A problem of a domain; the message names domains, nodes and numbers."""
+
+    domain: str
+    problem: BudgetProblem
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetTree:
+    """Domains with one root, every domain after its parent."""
+
+    domains: tuple[BudgetDomain, ...]
+    #: Index of the parent of each domain; -1 for the root.
+    parents: tuple[int, ...]
+    children: tuple[tuple[int, ...], ...]
+    #: Index of the domain that selects a node.
+    leaf_of: Mapping[NodeName, int]
+    #: True for domains whose nodes are without limit when their lease ends: the domain and all above it release.
+    releases: tuple[bool, ...]
+
+    def sums(self, values: Mapping[NodeName, int]) -> list[int]:
+        """Return the sum of values of the nodes below each domain."""
+        sums = [sum(map(values.__getitem__, domain.nodes)) for domain in self.domains]
+        for index in range(len(sums) - 1, 0, -1):
+            sums[self.parents[index]] += sums[index]
+        return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Trees that can be used, and the problems of the others."""
+
+    trees: tuple[BudgetTree, ...]
+    problems: tuple[DomainProblem, ...]
+
+
+#: Nodes that one message names.
+_MOST_NAMED: Final = 3
+
+
+def plant(domains: Iterable[BudgetDomain]) -> Forest:
+    """Return the trees of domains, in the order of the names of their roots."""
+    listed = sorted(domains, key=lambda each: each.name)
+    by_name = {each.name: each for each in listed}
+    tops, problems = _tops(by_name)
+    problems += _claims(listed, by_name)
+    lost = {tops[each.domain] for each in problems}
+    members: dict[str, list[BudgetDomain]] = defaultdict(list)
+    for domain in by_name.values():
+        members[tops[domain.name]].append(domain)
+    trees = tuple(_tree(top, members[top]) for top in sorted(members) if top not in lost)
+    return Forest(trees, tuple(sorted(problems, key=lambda each: (each.domain, each.problem))))
+
+
+def _tops(by_name: Mapping[str, BudgetDomain]) -> tuple[dict[str, str], list[DomainProblem]]:
+    """Return the name that stands for the tree of each domain, and the problems with parents."""
+    tops: dict[str, str] = {}
+    problems: list[DomainProblem] = []
+    for start in by_name:
+        trail: dict[str, None] = {}
+        name = start
+        while name not in tops and name not in trail:
+            trail[name] = None
+            parent = by_name[name].parent
+            if parent is None or parent not in by_name:
+                if parent is not None:
+                    message = f"its parent {parent} does not exist"
+                    problems.append(DomainProblem(name, BudgetProblem.PARENT_MISSING, message))
+                tops[name] = name
+                break
+            name = parent
+        if name not in tops:
+            cycle = list(trail)[list(trail).index(name) :]
+            for each in cycle:
+                message = f"its parents lead back to it: {', '.join(sorted(cycle))}"
+                problems.append(DomainProblem(each, BudgetProblem.CYCLE, message))
+            tops[name] = min(cycle)
+        tops |= dict.fromkeys(trail, tops[name])
+    return tops, problems
+
+
+def _claims(listed: Sequence[BudgetDomain], by_name: Mapping[str, BudgetDomain]) -> list[DomainProblem]:
+    """Return the problems of domains with nodes, and of names."""
+    above = {each.parent for each in listed}
+    claims: dict[NodeName, list[str]] = defaultdict(list)
+    problems = []
+    for domain in listed:
+        if domain is not by_name[domain.name]:
+            problems.append(DomainProblem(domain.name, BudgetProblem.NAMED_TWICE, "two domains have this name"))
+        if domain.nodes and domain.name in above:
+            message = f"selects {len(domain.nodes)} nodes, and is the parent of other domains"
+            problems.append(DomainProblem(domain.name, BudgetProblem.SELECTOR_ABOVE_DOMAINS, message))
+        for node in domain.nodes:
+            claims[node].append(domain.name)
+    shared: dict[str, list[str]] = defaultdict(list)
+    for node, owners in claims.items():
+        if len(owners) > 1:
+            for owner in owners:
+                shared[owner].append(f"{node} is selected by {', '.join(sorted(owners))}")
+    for owner, texts in shared.items():
+        rest = f", and {len(texts) - _MOST_NAMED} more nodes" if len(texts) > _MOST_NAMED else ""
+        message = "; ".join(sorted(texts)[:_MOST_NAMED]) + rest
+        problems.append(DomainProblem(owner, BudgetProblem.NODE_IN_TWO_DOMAINS, message))
+    return problems
+
+
+def _tree(top: str, members: Sequence[BudgetDomain]) -> BudgetTree:
+    below: dict[str | None, list[BudgetDomain]] = defaultdict(list)
+    for domain in members:
+        below[domain.parent].append(domain)
+    ordered = [next(each for each in members if each.name == top)]
+    parents, children = [-1], []
+    for index, domain in enumerate(ordered):  # grows while it is read
+        mine = below[domain.name]
+        children.append(tuple(range(len(ordered), len(ordered) + len(mine))))
+        parents += [index] * len(mine)
+        ordered += mine
+    releases: list[bool] = []
+    for domain, parent in zip(ordered, parents, strict=True):
+        releases.append(domain.releases and (parent < 0 or releases[parent]))
+    leaf_of = {node: index for index, domain in enumerate(ordered) for node in domain.nodes}
+    return BudgetTree(tuple(ordered), tuple(parents), tuple(children), leaf_of, tuple(releases))

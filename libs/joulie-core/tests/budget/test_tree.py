@@ -1,0 +1,67 @@
+"""Trees of power domains, and those that are set aside."""
+
+import pytest
+
+from joulie_core.budget import BudgetDomain, BudgetProblem, plant
+
+
+def domain(name, parent=None, *nodes, limit_mw=1000, **fields):
+    return BudgetDomain(name, limit_mw, parent, nodes=nodes, **fields)
+
+
+GOOD = (domain("good"), domain("good-rack", "good", "n9"))
+
+
+def test_a_tree_lists_parents_first_and_knows_the_domain_of_each_node():
+    (tree,) = plant([domain("z-leaf", "row", "n1", "n2"), domain("row", "feed"), domain("feed")]).trees
+    assert [each.name for each in tree.domains] == ["feed", "row", "z-leaf"]
+    assert (tree.parents, tree.children) == ((-1, 0, 1), ((1,), (2,), ()))
+    assert {node: tree.domains[leaf].name for node, leaf in tree.leaf_of.items()} == {"n1": "z-leaf", "n2": "z-leaf"}
+
+
+@pytest.mark.parametrize(
+    ("domains", "problems"),
+    [
+        pytest.param(
+            [domain("a", "c"), domain("b", "a"), domain("c", "b"), domain("leaf", "a", "n1")],
+            {("a", "Cycle"), ("b", "Cycle"), ("c", "Cycle")},
+            id="cycle",
+        ),
+        pytest.param([domain("a", "a")], {("a", "Cycle")}, id="own parent"),
+        pytest.param([domain("a", "gone"), domain("b", "a", "n1")], {("a", "ParentMissing")}, id="missing parent"),
+        pytest.param(
+            [domain("a"), domain("r1", "a", "n1", "n2"), domain("r2", "a", "n2")],
+            {("r1", "NodeInTwoDomains"), ("r2", "NodeInTwoDomains")},
+            id="node in two domains",
+        ),
+        pytest.param(
+            [domain("a", None, "n1"), domain("b", "a", "n2")], {("a", "SelectorAboveDomains")}, id="selector above"
+        ),
+        pytest.param([domain("a", None, "n1"), domain("a")], {("a", "NamedTwice")}, id="named twice"),
+    ],
+)
+def test_a_tree_that_cannot_be_used_is_named_and_the_others_go_on(domains, problems):
+    forest = plant([*domains, *GOOD])
+    assert {(each.domain, each.problem) for each in forest.problems} == problems
+    assert [tree.domains[0].name for tree in forest.trees] == ["good"]
+
+
+def test_messages_name_domains_and_nodes():
+    forest = plant([domain("a", "gone"), *(domain(rack, None, *(f"n{i}" for i in range(5))) for rack in ("r1", "r2"))])
+    texts = {each.domain: each.message for each in forest.problems}
+    assert texts["a"] == "its parent gone does not exist"
+    assert texts["r1"].startswith("n0 is selected by r1, r2; n1 is")
+    assert texts["r1"].endswith(", and 2 more nodes")
+
+
+def test_both_trees_of_a_node_that_two_select_are_set_aside():
+    forest = plant([domain("a"), domain("r1", "a", "n1"), domain("b", None, "n1"), *GOOD])
+    assert {each.problem for each in forest.problems} == {BudgetProblem.NODE_IN_TWO_DOMAINS}
+    assert len(forest.trees) == 1
+
+
+def test_nodes_are_released_only_where_all_domains_above_them_release():
+    (tree,) = plant([domain("a", releases=True), domain("b", "a", "n1", releases=True), domain("c", "a", "n2")]).trees
+    assert tree.releases == (True, True, False)
+    (tree,) = plant([domain("a"), domain("b", "a", "n1", releases=True)]).trees
+    assert tree.releases == (False, False)

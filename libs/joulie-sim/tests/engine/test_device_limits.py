@@ -1,0 +1,141 @@
+"""Limits of devices that standard jobs hold, and when they are lifted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
+from joulie_core.hardware.clock_sweeps import ClockSweeps
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.power.draw import WorkKind
+from joulie_sim.engine.arms import ARMS
+from joulie_sim.engine.device_limits import (
+    ClassCapSettings,
+    ClassLimitSettings,
+    DeviceLimits,
+    LimitedBy,
+    limits_of_node,
+)
+from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import default_nodes
+from joulie_sim.engine.simulation import Simulation, SimulationSettings
+
+_COMPUTE, _MEMORY = (tuple(WorkKind).index(kind) for kind in (WorkKind.COMPUTE, WorkKind.MEMORY))
+_MEMORY_BYTES = 1024**3
+
+
+@pytest.fixture
+def gpu_node(equally_fast):
+    """A node with GPUs, alone."""
+    nodes = [node for node in default_nodes(40) if any(key.endswith("/gpu") for key in node.allocatable)]
+    return equally_fast(machines_of(nodes[:1], Inventory.load()))
+
+
+@pytest.fixture
+def gpu(gpu_node):
+    return gpu_node.groups[0].view.gpu
+
+
+def _jobs(machines, *rows: tuple[float, bool, int]) -> Jobs:
+    """Return jobs of 100 s of work that hold all GPUs of a node; rows of arrival, performance and kind of work."""
+    arrives_s, performance, kind = zip(*rows, strict=True)
+    count = len(rows)
+    return Jobs(
+        arrives_s=np.array(arrives_s),
+        performance=np.array(performance),
+        cpu_milli=np.full(count, 1000),
+        memory_bytes=np.full(count, _MEMORY_BYTES),
+        gpus=np.full(count, int(machines.gpus.max())),
+        gpu_resource=np.zeros(count, dtype=np.int64),
+        work_s=np.full(count, 100.0),
+        kind=np.array(kind),
+        cpu_utilization=np.zeros(count),
+        gpu_utilization=np.ones(count),
+        gpu_resources=machines.gpu_resources,
+    )
+
+
+def _run(machines, jobs, arm: str):
+    return Simulation(machines, jobs, ARMS[arm], SimulationSettings()).run()
+
+
+def test_fixed_shares_are_of_natural_power_and_of_the_full_frequency(gpu) -> None:
+    natural_watts = gpu.spec.natural_watts
+    limits = limits_of_node(gpu, ClassCapSettings(75.0, 80.0))
+    assert limits == DeviceLimits(gpu_cap_watts=0.75 * natural_watts, cpu_frequency_share=0.8)
+    assert limits_of_node(gpu, ClassCapSettings(10.0, 100.0)) == DeviceLimits(gpu_cap_watts=gpu.lowest_cap_watts)
+    assert limits_of_node(None, ClassCapSettings(75.0, 90.0)) == DeviceLimits(cpu_frequency_share=0.9)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "clock_share"),
+    [(AllowedSlowdown.TENTH, 1800 / 1980), (AllowedSlowdown.QUARTER, 1590 / 1980), (AllowedSlowdown.HALF, 1320 / 1980)],
+)
+def test_an_allowed_slowdown_limits_the_clock_and_nothing_else(gpu, allowed, clock_share) -> None:
+    assert limits_of_node(gpu, ClassLimitSettings(allowed)) == DeviceLimits(gpu_clock_share=clock_share)
+    assert limits_of_node(None, ClassLimitSettings(allowed)) == DeviceLimits()
+
+
+def test_the_lever_power_limits_power_and_nothing_else(gpu) -> None:
+    limits = limits_of_node(gpu, ClassLimitSettings(AllowedSlowdown.QUARTER, LimitedBy.POWER))
+    assert limits == DeviceLimits(gpu_cap_watts=pytest.approx(0.75 * gpu.spec.natural_watts))
+
+
+def test_no_limits_without_settings_and_for_an_allowed_slowdown_of_zero(gpu) -> None:
+    assert limits_of_node(gpu, None) == DeviceLimits()
+    assert limits_of_node(gpu, ClassLimitSettings(AllowedSlowdown.NONE)) == DeviceLimits()
+
+
+@pytest.mark.parametrize("kind", [_COMPUTE, _MEMORY])
+@pytest.mark.parametrize("percent", [10, 25, 50])
+def test_a_standard_job_under_a_clock_limit_is_as_slow_as_its_kind_of_work_and_draws_less(
+    gpu_node, gpu, percent, kind
+) -> None:
+    jobs = _jobs(gpu_node, (0.0, False, kind))
+    limited, free = _run(gpu_node, jobs, f"class_limits_{percent}"), _run(gpu_node, jobs, "energy_scoring")
+    share = limits_of_node(gpu, ClassLimitSettings(AllowedSlowdown(f"{percent}%"))).gpu_clock_share
+    speed = ClockSweeps.load().typical.at(share, memory_bound=kind == _MEMORY).speed
+    assert limited.jobs.ended_s[0] == pytest.approx(100.0 / speed)
+    assert limited.jobs.ended_s[0] <= 100.0 + percent
+    assert limited.it_joules / limited.end_s < free.it_joules / free.end_s
+
+
+def test_a_performance_job_keeps_its_speed(gpu_node) -> None:
+    jobs = _jobs(gpu_node, (0.0, True, _COMPUTE))
+    assert _run(gpu_node, jobs, "class_limits_50").jobs.ended_s[0] == 100.0
+
+
+def test_limits_are_lifted_while_a_performance_job_waits_for_the_model(gpu_node) -> None:
+    jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE))
+    waiting, patient = _run(gpu_node, jobs, "class_limits_50"), _run(gpu_node, jobs, "class_limits_50_queue")
+    alone_s = waiting.jobs.ended_s[0]
+    # 40 s under the limit, and the rest without.
+    assert patient.jobs.ended_s[0] == pytest.approx(40.0 + 100.0 - 40.0 * 100.0 / alone_s)
+    assert patient.jobs.started_s[1] == patient.jobs.ended_s[0] < alone_s
+
+
+def test_limits_come_back_a_minute_after_the_last_performance_job_has_waited(gpu_node) -> None:
+    # The second standard job starts when the performance job, the last that waited, has ended.
+    jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE), (50.0, False, _COMPUTE))
+    waiting, patient = _run(gpu_node, jobs, "class_limits_50"), _run(gpu_node, jobs, "class_limits_50_queue")
+    lasts = [run.jobs.ended_s[2] - run.jobs.started_s[2] for run in (patient, waiting)]
+    assert lasts[0] == pytest.approx(lasts[1])
+
+
+@pytest.mark.parametrize("second", [(40.0, False, _COMPUTE), None])
+def test_a_standard_job_that_waits_lifts_nothing(gpu_node, second) -> None:
+    rows = [(0.0, False, _COMPUTE), *([second] if second else [])]
+    ends = [
+        _run(gpu_node, _jobs(gpu_node, *rows), arm).jobs.ended_s[0]
+        for arm in ("class_limits_50", "class_limits_50_queue")
+    ]
+    assert ends[0] == ends[1]
+
+
+def test_a_performance_job_that_no_node_could_ever_hold_lifts_nothing(gpu_node) -> None:
+    jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE))
+    too_large = replace(jobs, gpus=jobs.gpus * np.array([1, 2]))
+    ends = [_run(gpu_node, too_large, f"class_limits_50{queue}").jobs.ended_s[0] for queue in ("", "_queue")]
+    assert ends[0] == ends[1]

@@ -1,0 +1,69 @@
+"""Follows which pods hold the GPUs of this node: the kubelet's answer, the pods and the GPUs, once a second."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn
+
+import structlog
+
+from joulie_api.failure_log import FailureLog
+from joulie_core.holders.held import HeldDevice, NodePods, held_devices
+from joulie_core.holders.records import DeviceListing, NodeGpu, NoListing
+
+#: Between two answers.
+INTERVAL_S: Final = 1.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class HolderSources:
+    """Sources of what holders depend on."""
+
+    #: The kubelet's answer, within a deadline.
+    listing: Callable[[], Awaitable[DeviceListing | NoListing]]
+    pods: Callable[[], NodePods | None]
+    gpus: Callable[[], Sequence[NodeGpu]]
+
+
+class HoldersFollower:
+    """The holders of each GPU of this node, kept current by `run`.
+
+    Args:
+        sources: what it is taken from.
+        changed: called when a GPU, its holders or the reason changed.
+    """
+
+    def __init__(self, sources: HolderSources, changed: Callable[[], None]) -> None:
+        self._sources = sources
+        self._changed = changed
+        self._devices: tuple[HeldDevice, ...] | None = None
+        self._failures = FailureLog(_log, failed="device holders not known", recovered="device holders known again")
+
+    def current(self) -> tuple[HeldDevice, ...] | None:
+        """Return the GPUs and what holds them, as of the last second; None before the first answer."""
+        return self._devices
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def look(self) -> None:
+        """Ask once."""
+        listing = await self._sources.listing()
+        if isinstance(listing, NoListing):
+            self._failures.failed(listing.message, cause=listing.reason)
+        else:
+            self._failures.recovered()
+        found = held_devices(listing, self._sources.pods(), self._sources.gpus())
+        # A message may name a time or an address that differs each time.
+        if self._devices is None or _without_messages(found) != _without_messages(self._devices):
+            self._devices = found
+            self._changed()
+
+
+def _without_messages(devices: tuple[HeldDevice, ...]) -> tuple[HeldDevice, ...]:
+    return tuple(replace(each, message="") for each in devices)

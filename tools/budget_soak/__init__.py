@@ -1,0 +1,1 @@
+"""Simulated nodes, their agents, and leaders that divide a power budget among them, under faults in any order."""
