@@ -42,6 +42,7 @@ from joulie_cli.views.sleep import (
     decode_sleeper,
     sleep_style,
 )
+from joulie_core.durations import format_duration
 
 _LEFT_FREE: Final = {
     "gpu": "points for not taking CPUs away from GPUs",
@@ -210,6 +211,9 @@ def _head(
     yield "Pod", pod
     yield "Workload class", f"{demand['workload_class']}: {why}"
     yield "Needs", needs
+    run_s = demand.get("run_s")
+    if run_s is not None:
+        yield "Runs", f"{format_duration(run_s)} at most, as it states"
     yield "Extender", _extender(answer, where)
     yield from _problem(answer)
     yield "Nodes", counts
@@ -227,19 +231,28 @@ def _problem(answer: Mapping[str, Any]) -> Iterator[tuple[str, str | Cell]]:
 
 def _scores(nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
     names = list(nodes[0]["terms"])
+    covered = _any_covered(nodes)
     columns = [
         TableColumn("NODE", elastic=True),
         TableColumn("SCORE", right=True),
         *(TableColumn(name.upper(), right=True) for name in names),
+        *([TableColumn("COVERED", right=True)] if covered else []),
         TableColumn("ADDS", right=True),
     ]
-    return table(columns, (_score_cells(node, names) for node in nodes), width)
+    return table(columns, (_score_cells(node, names, covered=covered) for node in nodes), width)
 
 
-def _score_cells(node: Mapping[str, Any], names: Iterable[str]) -> list[Cell]:
+def _any_covered(nodes: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether the pod's run time is covered on a node, by an extender that tells."""
+    return any(node.get("coveredShare") for node in nodes)
+
+
+def _score_cells(node: Mapping[str, Any], names: Iterable[str], *, covered: bool) -> list[Cell]:
     neutral = node["neutral"] is not None
     terms = [Cell(UNKNOWN if neutral else points(node["terms"][name]), "dim" if neutral else "") for name in names]
     adds = node["marginalCpuW"] + node["marginalGpuW"]
+    if covered:
+        terms.append(Cell(f"{100 * node.get('coveredShare', 0):.0f} %"))
     return [Cell(node["nodeName"]), Cell(points(node["score"]), "bold"), *terms, Cell(f"{adds:.0f} W")]
 
 
@@ -261,6 +274,9 @@ def _legend(answer: Mapping[str, Any], nodes: list[Mapping[str, Any]], width: in
     for name in nodes[0]["terms"] if nodes else ():
         lines += paragraph(known.get(name, "a term of this score policy"), width=width, indent=" " * 12,
                            first=f"{name.upper():10}  ")  # fmt: skip
+    if _any_covered(nodes):
+        text = "of the pod's run time, for which other pods of the node are stated to run: so long no idle power counts"
+        lines += paragraph(text, width=width, indent=" " * 12, first=f"{'COVERED':10}  ")
     if nodes:
         text = "watts that the pod is estimated to add to the node"
         lines += paragraph(text, width=width, indent=" " * 12, first=f"{'ADDS':10}  ")
