@@ -27,7 +27,7 @@ _CLASSES: Final = tuple(WorkloadClass)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedTimeSettings:
-    """How well jobs state their run time."""
+    """Share and errors of the run times that jobs state."""
 
     #: Of the logarithm of stated over expected time, which is normal with mean 0; 0: no error.
     error_sigma: float = 0.0
