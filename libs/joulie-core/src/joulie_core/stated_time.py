@@ -46,7 +46,7 @@ def covered_ninths(run_s: float, left_s: float) -> int:
         run_s: how long the pod runs at most, above 0.
         left_s: how long the others still run by what they state; 0 or less where none does.
     """
-    return min(NINTHS, max(0, int(NINTHS * left_s / run_s)))
+    return min(NINTHS, max(0, int(left_s * (NINTHS / run_s))))
 
 
 def _read(annotation: str) -> float | None:
