@@ -93,6 +93,8 @@ class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
     limit_mw: int | None = None
     clock_limit_mhz: int | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    #: Energy counter in millijoules, which may start again at zero; only where it was asked for and the GPU has one.
+    energy_mj: int | None = None
     failure: HardwareFailure | None = None
 
 

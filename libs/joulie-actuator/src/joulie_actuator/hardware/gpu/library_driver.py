@@ -116,6 +116,10 @@ class LibraryDriver:
             reading = replace(reading, clock_limit_mhz=self.written_clock_mhz(uuid, journaled.written_mhz))
         return replace(reading, clock_bound=_bound_of(state, reading.clock_limit_mhz))
 
+    def energy_mj(self, uuid: str) -> int | HardwareFailure | None:
+        """Return a GPU's energy counter."""
+        return self._run(uuid, self._library.energy_mj)
+
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force."""
         return self._run(uuid, self._library.enforced_mw)
