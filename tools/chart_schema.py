@@ -200,6 +200,7 @@ def _agent() -> _Schema:
                     "hostPodResourcesPath": _PATH,
                 }
             ),
+            "energyByPod": _closed({"enabled": _FLAG, "hostCgroupPath": _PATH}),
             "resourceManager": _resource_manager(),
             "watchdog": _closed(
                 {

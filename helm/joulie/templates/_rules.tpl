@@ -221,6 +221,12 @@
   resources: [resourceslices]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.rules.agent.energy" -}}
+# The workload of the pods on the agent's node.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+{{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
   resources: [nodes, pods]

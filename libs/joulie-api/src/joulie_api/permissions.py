@@ -92,11 +92,21 @@ class Permissions:
     savings: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
+    #: In the cluster, only where energy by pod is added up, and the holders of devices are not followed.
+    energy: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        scopes = (self.cluster, self.namespace, self.resource_manager, self.sleep, self.savings, self.holders)
+        scopes = (
+            self.cluster,
+            self.namespace,
+            self.resource_manager,
+            self.sleep,
+            self.savings,
+            self.holders,
+            self.energy,
+        )
         return tuple(grant for scope in scopes for grant in scope)
 
 
@@ -166,6 +176,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
                 Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
             ),
+            energy=(Grant((PODS,), _READ, reason="The workload of the pods on the agent's node."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from joulie_core.attribution.owners import workload_of
 from joulie_core.demand import WorkloadClass, unknown_annotation, workload_class
 from joulie_core.holders.vendors import vendor_of
+from joulie_core.labels import MIRROR
 from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_core.quantity import QuantityError
@@ -115,7 +117,7 @@ class NoListing:
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """A pod of the node as the API server has it, as far as holders depend on it."""
+    """A pod of the node as the API server has it, as far as holders and energy depend on it."""
 
     namespace: str
     name: str
@@ -132,6 +134,10 @@ class NodePod:
     claims: tuple[str | None, ...] = ()
     #: Whether a request could not be read.
     unreadable: bool = False
+    #: Its workload, as `joulie_core.attribution.owners` names it.
+    workload: str = ""
+    #: What its cgroup has for its UID: of a static pod another one than the API server's.
+    cgroup_uid: str = ""
 
     @property
     def key(self) -> str:
@@ -139,8 +145,15 @@ class NodePod:
         return f"{self.namespace}/{self.name}"
 
 
-def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
-    """Return what holders depend on; `started_at_s`: of `status.startTime`, None where that is absent or no time."""
+def node_pod(pod: Pod, started_at_s: float | None, kind: str = "", controller: str = "") -> NodePod:
+    """Return what holders and energy depend on.
+
+    Args:
+        pod: the pod.
+        started_at_s: of `status.startTime`, None where that is absent or no time.
+        kind: kind of its controller; empty without one.
+        controller: name of its controller.
+    """
     units: dict[str, int] = {}
     unreadable = False
     for name in gpu_resources(pod):
@@ -159,6 +172,8 @@ def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
         units=units,
         claims=tuple(each.claim for each in pod.claims),
         unreadable=unreadable,
+        workload=workload_of(pod.name, kind, controller, pod.labels),
+        cgroup_uid=pod.annotations.get(MIRROR, pod.uid),
     )
 
 

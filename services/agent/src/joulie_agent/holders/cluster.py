@@ -6,6 +6,7 @@ cluster without ResourceSlices, or that does not let them be read, has none.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
@@ -17,6 +18,7 @@ from joulie_api.errors import Forbidden, KubeError, NotFound
 from joulie_api.reflector import Reflector
 from joulie_api.resources import PODS, RESOURCE_SLICES
 from joulie_api.wire import decode_pod
+from joulie_api.wire.metadata import WireOwner, controller_of
 from joulie_core.holders.held import NodePods
 from joulie_core.holders.records import NodePod, SliceDevice, node_pod
 from joulie_core.timestamps import epoch_seconds
@@ -34,7 +36,12 @@ class _Status(msgspec.Struct, rename="camel"):
     start_time: str | None = None
 
 
+class _Meta(msgspec.Struct, rename="camel"):
+    owner_references: list[WireOwner] | None = None
+
+
 class _Pod(msgspec.Struct):
+    metadata: _Meta
     status: _Status | None = None
 
 
@@ -72,13 +79,15 @@ _SLICES: Final = msgspec.json.Decoder(_Slice)
 
 
 def decode_node_pod(raw: bytes) -> NodePod:
-    """Decode a Pod, as far as holders depend on it.
+    """Decode a Pod, as far as holders and energy depend on it.
 
     Raises:
         DecodeError: not a Pod.
     """
-    status = decode(_PODS.decode, raw, "Pod").status
-    return node_pod(decode_pod(raw), epoch_seconds(status.start_time) if status else None)
+    wire = decode(_PODS.decode, raw, "Pod")
+    owner = controller_of(wire.metadata.owner_references) or WireOwner()
+    started_at_s = epoch_seconds(wire.status.start_time) if wire.status else None
+    return node_pod(decode_pod(raw), started_at_s, owner.kind, owner.name)
 
 
 def decode_slice(raw: bytes) -> tuple[SliceDevice, ...]:
@@ -120,14 +129,19 @@ class NodePodsWatch:
         """The watch of the ResourceSlices, which `watch_slices` runs."""
         return self._slices
 
+    def current_pods(self) -> Mapping[str, NodePod] | None:
+        """Return the pods; None while they are not known."""
+        return None if self._pods.is_stale(TOLERANCE_S) else _valid(self._pods)
+
     def current(self) -> NodePods | None:
         """Return the pods and the devices of ResourceSlices; None while they are not known."""
-        if self._pods.is_stale(TOLERANCE_S):
+        pods = self.current_pods()
+        if pods is None:
             return None
         if not self._without_slices and self._slices.is_stale(TOLERANCE_S):
             return None
         return NodePods(
-            pods=_valid(self._pods),
+            pods=pods,
             slices=tuple(device for devices in _valid(self._slices).values() for device in devices),
         )
 
