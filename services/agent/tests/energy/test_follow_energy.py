@@ -167,6 +167,39 @@ async def test_the_sum_is_the_counters_over_wraps_gaps_and_pods_that_come_and_go
     assert machine.follower.totals[GPU].unknown_seconds == 0.0
 
 
+async def test_pods_that_draw_unlike_watts_at_equal_cpu_time_are_told_apart_after_some_minutes(machine):
+    """The points alone; without the fit both have the same."""
+    rng = random.Random(2)
+    machine.start("light")
+    machine.start("heavy")
+    true = {"light": 0.0, "heavy": 0.0}
+    watts = {"light": 1.0, "heavy": 4.0}
+    idle = CURVES.packages_watts[0]
+    await machine.read(2, watts=idle / len(ZONES), cpus=0.0)
+
+    async def go(steps):
+        for _ in range(steps):
+            used = {name: rng.uniform(0.0, 40.0) for name in watts}
+            for name, cpus in used.items():
+                machine.seconds[f"uid-{name}"] += cpus * INTERVAL_S
+                machine.node_seconds += cpus * INTERVAL_S
+                true[name] += watts[name] * cpus * INTERVAL_S
+            drawn = idle + sum(watts[name] * cpus for name, cpus in used.items())
+            await machine.read(watts=drawn / len(ZONES), cpus=0.0)
+
+    def points():
+        return {name: machine.of(CPU, f"deployment/{name}").joules for name in watts}
+
+    await go(29)
+    assert points()["heavy"] / points()["light"] < 2.0
+    before, true_before = points(), dict(true)
+    await go(31)
+    later = {name: points()[name] - before[name] for name in watts}
+    drew = {name: true[name] - true_before[name] for name in watts}
+    assert later["heavy"] / later["light"] > 2.5
+    assert later["heavy"] == pytest.approx(drew["heavy"], rel=0.3)
+
+
 async def test_a_driver_that_is_loaded_again_counts_nothing_and_its_seconds_are_told(machine):
     machine.gpu_mj = {"gpu-0": 10_000_000_000}
     machine.held = (held("gpu-0"),)

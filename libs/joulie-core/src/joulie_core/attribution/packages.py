@@ -11,7 +11,6 @@ from typing import Final
 from joulie_core.attribution.counters import CounterReading, joules_between
 from joulie_core.attribution.cpu_times import CpuTimes, cpu_seconds_between
 from joulie_core.attribution.cpus import (
-    PackagesEnergy,
     PackagesInterval,
     WattsBand,
     packages_energy,
@@ -71,26 +70,49 @@ def counted_joules(before: PackagesReading, after: PackagesReading) -> Mapping[s
     }
 
 
+def packages_interval(
+    before: PackagesReading, after: PackagesReading, *, longest_seconds: float
+) -> PackagesInterval | None:
+    """Return the values of an interval whose energy all counters tell; None for others and for gaps.
+
+    Args:
+        before: the earlier reading.
+        after: the later one.
+        longest_seconds: longer intervals are gaps.
+    """
+    seconds = after.at_seconds - before.at_seconds
+    known = [joules for joules in counted_joules(before, after).values() if joules is not None]
+    if seconds > longest_seconds or not known or len(known) < len({*before.zones, *after.zones}):
+        return None
+    cpu = cpu_seconds_between(before.cpu_times, after.cpu_times)
+    return PackagesInterval(seconds, math.fsum(known), cpu.node, cpu.pods)
+
+
 def stated_packages(
-    before: PackagesReading, after: PackagesReading, model: PackagesModel | None, *, longest_seconds: float
+    before: PackagesReading,
+    after: PackagesReading,
+    model: PackagesModel | None,
+    *,
+    longest_seconds: float,
+    fitted_watts: Mapping[str, float] | None = None,
 ) -> StatedEnergy:
-    """Return the energy of the packages by pod.
+    """Return the energy of the packages by pod; unattributed where `packages_interval` is None.
 
     Args:
         before: the earlier reading.
         after: the later one.
         model: the bands; None without a power model, which leaves all energy unattributed.
-        longest_seconds: longer intervals are gaps: unattributed.
+        longest_seconds: longer intervals are gaps.
+        fitted_watts: as of `packages_energy`.
     """
-    seconds = after.at_seconds - before.at_seconds
-    by_zone = counted_joules(before, after)
-    joules = math.fsum(each for each in by_zone.values() if each is not None)
-    if not by_zone or None in by_zone.values():
-        return StatedEnergy((), 0.0, joules, max(0.0, seconds))
-    if model is None or seconds > longest_seconds:
-        return StatedEnergy((), 0.0, joules)
-    cpu = cpu_seconds_between(before.cpu_times, after.cpu_times)
-    return _stated(packages_energy(PackagesInterval(seconds, joules, cpu.node, cpu.pods), model.busy, model.idle))
+    interval = packages_interval(before, after, longest_seconds=longest_seconds)
+    if interval is None or model is None:
+        by_zone = counted_joules(before, after).values()
+        told = by_zone and None not in by_zone
+        joules = math.fsum(each for each in by_zone if each is not None)
+        return StatedEnergy((), 0.0, joules, 0.0 if told else max(0.0, after.at_seconds - before.at_seconds))
+    energy = packages_energy(interval, model.busy, model.idle, fitted_watts)
+    return StatedEnergy(energy.pods, energy.idle_joules, energy.unattributed_joules)
 
 
 def _joules(start: float, before: ZoneCounter | None, end: float, after: ZoneCounter | None) -> float | None:
@@ -105,7 +127,3 @@ def _joules(start: float, before: ZoneCounter | None, end: float, after: ZoneCou
     )
     # A package always draws something: a counter that stands still measures nothing.
     return joules or None
-
-
-def _stated(energy: PackagesEnergy) -> StatedEnergy:
-    return StatedEnergy(energy.pods, energy.idle_joules, energy.unattributed_joules)

@@ -5,6 +5,8 @@ later than it ended, when the looks at its holders have caught up.
 """
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,10 +19,12 @@ from joulie_agent.energy.counters import HostCounters
 from joulie_api.failure_log import FailureLog
 from joulie_core.attribution.counters import from_millijoules
 from joulie_core.attribution.cpu_times import CpuTimes
+from joulie_core.attribution.cpus import PackagesInterval
 from joulie_core.attribution.energy import StatedEnergy
+from joulie_core.attribution.fit import fitted_watts
 from joulie_core.attribution.gpus import device_energy
 from joulie_core.attribution.holds import DeviceHolds
-from joulie_core.attribution.packages import PackagesModel, PackagesReading, counted_joules, stated_packages
+from joulie_core.attribution.packages import PackagesModel, PackagesReading, packages_interval, stated_packages
 from joulie_core.attribution.sums import PodOwner
 from joulie_core.attribution.totals import EnergyTotals, MeteredDevice
 from joulie_core.holders.held import HeldDevice
@@ -34,6 +38,10 @@ LONGEST_S: Final = 3 * INTERVAL_S
 MOST_WORKLOADS: Final = 200
 #: More than any GPU draws.
 GPU_BOUND_WATTS: Final = 5000.0
+#: Intervals that a pod's watts per CPU second are fitted to, and how many go by from one fit to the next. With 110 pods
+#: a fit takes 0.35 s of a CPU.
+_FITTED: Final = 60
+_FIT_EVERY: Final = 30
 #: Readings that wait before the interval between the oldest two is judged.
 _DELAY: Final = 2
 #: Readings over which the owner of a pod that is gone is remembered.
@@ -83,6 +91,10 @@ class EnergyFollower:
         self._holds = DeviceHolds()
         self._packages: PackagesReading | None = None
         self._lowest_watts: float | None = None
+        self._intervals: deque[PackagesInterval] = deque(maxlen=_FITTED)
+        self._until_fit = _FIT_EVERY
+        #: Watts per CPU second by pod.
+        self._fitted: Mapping[str, float] = {}
         #: Oldest first.
         self._gpus: list[HostCounters] = []
         self._owners: list[Mapping[str, PodOwner]] = []
@@ -114,7 +126,7 @@ class EnergyFollower:
         counters, times = await asyncio.gather(self._sources.counters(), asyncio.to_thread(self._sources.cpu_times))
         pods, curves = self._sources.pods(), self._sources.curves()
         self._remember(pods)
-        self._take_packages(counters, None if isinstance(times, NoCgroups) else times, curves)
+        await self._take_packages(counters, None if isinstance(times, NoCgroups) else times, curves)
         self._take_gpus(counters)
         self._missing = _lacking(counters, times, pods, curves, self._holds)
         for source in EnergySource:
@@ -132,24 +144,31 @@ class EnergyFollower:
         }
         self._owners = [*self._owners, owners][-_REMEMBERED:]
 
-    def _take_packages(self, counters: HostCounters, times: CpuTimes | None, curves: NodeCurves | None) -> None:
+    async def _take_packages(self, counters: HostCounters, times: CpuTimes | None, curves: NodeCurves | None) -> None:
         if not counters.zones:
             return
         reading = PackagesReading(counters.at_s, counters.zones, times)
         before, self._packages = self._packages, reading
         if before is None:
             return
-        self._see_lowest(before, reading)
+        interval = packages_interval(before, reading, longest_seconds=LONGEST_S)
+        if interval is not None:
+            self._intervals.append(interval)
+            self._lowest_watts = min(self._lowest_watts or math.inf, interval.joules / interval.seconds)
         model = None if curves is None else PackagesModel.of(curves, self._lowest_watts)
-        stated = stated_packages(before, reading, model, longest_seconds=LONGEST_S)
-        self._add(MeteredDevice.CPU, stated)
+        if model is not None:
+            await self._fit(model)
+        fitted = self._fitted
+        self._add(
+            MeteredDevice.CPU,
+            stated_packages(before, reading, model, longest_seconds=LONGEST_S, fitted_watts=fitted),
+        )
 
-    def _see_lowest(self, before: PackagesReading, after: PackagesReading) -> None:
-        joules = counted_joules(before, after).values()
-        known = [each for each in joules if each is not None]
-        if known and len(known) == len(joules):
-            watts = sum(known) / (after.at_seconds - before.at_seconds)
-            self._lowest_watts = watts if self._lowest_watts is None else min(self._lowest_watts, watts)
+    async def _fit(self, model: PackagesModel) -> None:
+        self._until_fit -= 1
+        if self._until_fit <= 0:
+            self._until_fit = _FIT_EVERY
+            self._fitted = await asyncio.to_thread(fitted_watts, tuple(self._intervals), model.busy, model.idle)
 
     def _take_gpus(self, counters: HostCounters) -> None:
         if not counters.gpus_mj:
