@@ -76,6 +76,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             wall_time=time.time,
             failures=app.failures,
             held=follower.current if follower else None,
+            energy=energy,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:

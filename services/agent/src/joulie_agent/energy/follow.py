@@ -6,6 +6,7 @@ later than it ended, when the looks at its holders have caught up.
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,10 +82,17 @@ class EnergyFollower:
     Args:
         sources: what it is taken from.
         clock: monotonic seconds; None takes the event loop's.
+        wall_time: seconds since the epoch.
     """
 
-    def __init__(self, sources: EnergySources, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        sources: EnergySources,
+        clock: Callable[[], float] | None = None,
+        wall_time: Callable[[], float] = time.time,
+    ) -> None:
         self._sources = sources
+        self._since_s = wall_time()
         self._clock = clock or asyncio.get_running_loop().time
         self._totals = dict.fromkeys(MeteredDevice, EnergyTotals())
         self._missing: Mapping[EnergySource, str] = {}
@@ -99,6 +107,11 @@ class EnergyFollower:
         self._gpus: list[HostCounters] = []
         self._owners: list[Mapping[str, PodOwner]] = []
         self._failures = FailureLog(_log, failed="source of energy by pod missing", recovered="source is there again")
+
+    @property
+    def since_s(self) -> float:
+        """Wall time of the start of the sums, in seconds since the epoch."""
+        return self._since_s
 
     @property
     def totals(self) -> Mapping[MeteredDevice, EnergyTotals]:
