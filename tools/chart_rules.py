@@ -34,7 +34,7 @@ def text() -> str:
             ("sleep", permissions.sleep),
             ("savings", permissions.savings),
             ("holders", permissions.holders),
-            ("energy", permissions.energy),
+            ("node-pods", permissions.node_pods),
         )
     )
 

@@ -92,8 +92,8 @@ class Permissions:
     savings: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
-    #: In the cluster, only where energy by pod is added up, and the holders of devices are not followed.
-    energy: tuple[Grant, ...] = ()
+    #: In the cluster, only where the holders of devices are followed or energy by pod is added up.
+    node_pods: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
@@ -105,7 +105,7 @@ class Permissions:
             self.sleep,
             self.savings,
             self.holders,
-            self.energy,
+            self.node_pods,
         )
         return tuple(grant for scope in scopes for grant in scope)
 
@@ -172,11 +172,8 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
             ),
-            holders=(
-                Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
-                Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
-            ),
-            energy=(Grant((PODS,), _READ, reason="The workload of the pods on the agent's node."),),
+            holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
+            node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)
