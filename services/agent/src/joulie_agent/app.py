@@ -88,8 +88,9 @@ def _follow_holders(
     )
     follower = HoldersFollower(sources, changed=partial(workers.wake, settings.node_name))
     app.watch(watch.pods)
-    app.report(watch.slices)
-    app.spawn("resource slices", watch.watch_slices())
+    for reflector in watch.slices.reflectors:
+        app.report(reflector)
+    app.spawn("resource slices", watch.slices.run())
     app.spawn("device holders", follower.run())
     return follower
 

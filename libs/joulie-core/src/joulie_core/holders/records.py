@@ -13,6 +13,7 @@ from joulie_core.holders.vendors import vendor_of
 from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_core.quantity import QuantityError
+from joulie_core.timestamps import epoch_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,8 @@ class NodePod:
         return f"{self.namespace}/{self.name}"
 
 
-def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
-    """Return what holders depend on; `started_at_s`: of `status.startTime`, None where that is absent or no time."""
+def node_pod(pod: Pod) -> NodePod:
+    """Return what holders depend on; a start that is no time is not known."""
     units: dict[str, int] = {}
     unreadable = False
     for name in gpu_resources(pod):
@@ -155,7 +156,7 @@ def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
         uid=pod.uid,
         active=pod.active,
         workload_class=None if unknown_annotation(pod) is not None else workload_class(pod),
-        started_at_s=started_at_s,
+        started_at_s=epoch_seconds(pod.start_time),
         units=units,
         claims=tuple(each.claim for each in pod.claims),
         unreadable=unreadable,
