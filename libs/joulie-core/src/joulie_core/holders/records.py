@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from joulie_core.demand import WorkloadClass, unknown_annotation, workload_class
 from joulie_core.holders.vendors import vendor_of
+from joulie_core.labels import MAX_SLOWDOWN
 from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_core.quantity import QuantityError
@@ -133,6 +134,8 @@ class NodePod:
     claims: tuple[str | None, ...] = ()
     #: Whether a request could not be read.
     unreadable: bool = False
+    #: Its annotation of the slowdown that it allows, as written; None without one.
+    max_slowdown: str | None = None
 
     @property
     def key(self) -> str:
@@ -160,6 +163,7 @@ def node_pod(pod: Pod) -> NodePod:
         units=units,
         claims=tuple(each.claim for each in pod.claims),
         unreadable=unreadable,
+        max_slowdown=pod.annotations.get(MAX_SLOWDOWN),
     )
 
 
