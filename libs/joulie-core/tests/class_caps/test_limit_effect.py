@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.class_caps.gpu_limits import GpuLimit, LimitReason
-from joulie_core.class_caps.limit_effect import NO_EFFECT, Band, GpuLoad, NotStated, limit_effect
+from joulie_core.class_caps.limit_effect import NO_EFFECT, EffectBand, GpuLoad, NotStated, limit_effect
 from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_core.hardware.device_view import device_view
 from joulie_core.hardware.inventory import Inventory
@@ -36,7 +36,7 @@ def test_a_limit_of_a_swept_model_saves_between_memory_bound_and_compute_bound_w
 
     assert effect.saved_watts.lower == pytest.approx(300 * (1 - 0.745), rel=0.01)
     assert effect.saved_watts.upper == pytest.approx(300 * (1 - 0.606), rel=0.01)
-    assert effect.slowdown_pct == Band(0.0, pytest.approx(17.6, abs=0.1))
+    assert effect.slowdown_pct == EffectBand(0.0, pytest.approx(17.6, abs=0.1))
 
 
 def test_work_that_is_held_below_its_clock_already_loses_what_is_left():
@@ -55,7 +55,7 @@ def test_of_a_model_that_was_not_swept_the_bound_of_the_slowdown_alone_is_stated
     for gpu in (H100, None):
         effect = limit_effect(clock(1200), BUSY, gpu, 1410)
         assert effect.saved_watts is NotStated.MODEL_NOT_SWEPT
-        assert effect.slowdown_pct == Band(0.0, pytest.approx(17.5))
+        assert effect.slowdown_pct == EffectBand(0.0, pytest.approx(17.5))
 
 
 def test_a_gpu_that_is_busy_for_a_part_of_the_time_is_slowed_in_that_part_and_its_power_is_not_stated():
@@ -73,12 +73,12 @@ def test_what_was_not_measured_is_not_zero(load):
 def test_without_power_the_slowdown_alone_is_stated():
     effect = limit_effect(clock(1200), GpuLoad(1410, 1.0, None), A100, 1410)
     assert effect.saved_watts is NotStated.NOT_MEASURED
-    assert isinstance(effect.slowdown_pct, Band)
+    assert isinstance(effect.slowdown_pct, EffectBand)
 
 
 def test_a_power_limit_saves_what_is_drawn_above_it_and_its_slowdown_is_a_forecast():
     effect = limit_effect(power(225.0), BUSY, None, None)
-    assert (effect.saved_watts, effect.slowdown_pct) == (Band(75.0, 75.0), NotStated.FORECAST_ONLY)
+    assert (effect.saved_watts, effect.slowdown_pct) == (EffectBand(75.0, 75.0), NotStated.FORECAST_ONLY)
     assert limit_effect(power(300.0), BUSY, None, None) == NO_EFFECT
     assert limit_effect(power(225.0), GpuLoad(), None, None).saved_watts is NotStated.NOT_MEASURED
 
@@ -100,10 +100,10 @@ def test_a_band_is_never_below_zero_nor_beyond_the_clock(model, held, share, now
     effect = limit_effect(clock(limit_mhz), load, gpu_of(model), held)
 
     for band in (effect.saved_watts, effect.slowdown_pct):
-        if isinstance(band, Band):
+        if isinstance(band, EffectBand):
             assert 0.0 <= band.lower <= band.upper
     assert effect.slowdown_pct.upper <= max(0.0, 100 * (load.clock_mhz / limit_mhz - 1)) + 1e-9
-    if isinstance(effect.saved_watts, Band):
+    if isinstance(effect.saved_watts, EffectBand):
         assert effect.saved_watts.upper < 200.0
 
 

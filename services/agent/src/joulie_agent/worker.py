@@ -17,6 +17,8 @@ from typing import Final
 import structlog
 
 from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.class_limits.report import limit_reports
+from joulie_agent.class_limits.shadow import ShadowLimits
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
 from joulie_agent.enforce.places import announced
@@ -67,6 +69,8 @@ class WorkerDeps:
     failures: Failures
     #: What holds the GPUs of this machine, or None before that is known; None where it is not followed.
     held: Callable[[], Sequence[HeldDevice] | None] | None = None
+    #: The limits by class that the GPUs of this machine would have; None where they are not followed.
+    shadow: ShadowLimits | None = None
 
 
 class NodeWorker:
@@ -199,6 +203,8 @@ class NodeWorker:
         if tick.released:
             self.wake()
         self._show(inputs, tick)
+        if self._deps.shadow is not None:
+            self.view.shadow = self._deps.shadow.step(tick.gpu_reading, tick.gpu, tick.hardware.status, now)
         wall_time = rfc3339(self._deps.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
         await publisher.status_profile(self._node, inputs.route, informers.status_profile(self._node.name))
@@ -289,6 +295,7 @@ class NodeWorker:
             now_s=self._deps.wall_time(),
             held=self._deps.held() if self._deps.held else None,
             watts_of=watts_of,
+            limits=limit_reports(self.view.shadow) if self.view.shadow else {},
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control

@@ -16,14 +16,14 @@ _PERCENT: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class EffectBand:
     """Lowest and highest value."""
 
     lower: float
     upper: float
 
 
-ZERO: Final = Band(0.0, 0.0)
+ZERO: Final = EffectBand(0.0, 0.0)
 
 
 class NotStated(StrEnum):
@@ -54,9 +54,9 @@ class LimitEffect:
     """What a limit would change."""
 
     #: Watts of the whole GPU.
-    saved_watts: Band | NotStated
+    saved_watts: EffectBand | NotStated
     #: Time that the work of the moment would take longer, in percent.
-    slowdown_pct: Band | NotStated
+    slowdown_pct: EffectBand | NotStated
 
 
 NO_EFFECT: Final = LimitEffect(ZERO, ZERO)
@@ -80,7 +80,9 @@ def _of_power(cap_watts: float, load: GpuLoad) -> LimitEffect:
     if load.watts is None:
         return LimitEffect(NotStated.NOT_MEASURED, NotStated.NOT_MEASURED)
     saved_watts = load.watts - cap_watts
-    return NO_EFFECT if saved_watts <= 0.0 else LimitEffect(Band(saved_watts, saved_watts), NotStated.FORECAST_ONLY)
+    return (
+        NO_EFFECT if saved_watts <= 0.0 else LimitEffect(EffectBand(saved_watts, saved_watts), NotStated.FORECAST_ONLY)
+    )
 
 
 def _of_clock(limit_mhz: int, load: GpuLoad, gpu: GpuView | None, held_mhz: int) -> LimitEffect:
@@ -98,16 +100,16 @@ def _of_clock(limit_mhz: int, load: GpuLoad, gpu: GpuView | None, held_mhz: int)
     )
 
 
-def _slowdown(busy_share: float, most: float, least: float) -> Band:
+def _slowdown(busy_share: float, most: float, least: float) -> EffectBand:
     """Return the band of the slowdown; both are times of the work over those without the limit."""
-    return Band(*(_PERCENT * busy_share * (ratio - 1.0) for ratio in (min(least, most), most)))
+    return EffectBand(*(_PERCENT * busy_share * (ratio - 1.0) for ratio in (min(least, most), most)))
 
 
 def _memory_ratio(sweep: ClockSweep, now: float, then: float) -> float:
     return max(1.0, sweep.at(now, memory_bound=True).speed / sweep.at(then, memory_bound=True).speed)
 
 
-def _saved(load: GpuLoad, sweep: ClockSweep | None, now: float, then: float) -> Band | NotStated:
+def _saved(load: GpuLoad, sweep: ClockSweep | None, now: float, then: float) -> EffectBand | NotStated:
     if load.watts is None:
         return NotStated.NOT_MEASURED
     if sweep is None:
@@ -118,4 +120,4 @@ def _saved(load: GpuLoad, sweep: ClockSweep | None, now: float, then: float) -> 
         sweep.at(then, memory_bound=each).power / sweep.at(now, memory_bound=each).power for each in (False, True)
     ]
     saved = sorted(load.watts * (1.0 - share) for share in shares)
-    return Band(saved[0], saved[1])
+    return EffectBand(saved[0], saved[1])
