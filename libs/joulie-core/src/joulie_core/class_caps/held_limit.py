@@ -17,7 +17,7 @@ from joulie_core.labels import MAX_SLOWDOWN
 
 @dataclass(frozen=True, slots=True)
 class HolderPods:
-    """What the API server says of the pods that may hold a GPU."""
+    """Pods that may hold a GPU and their Namespaces, as the API server has them."""
 
     #: By `namespace/name`.
     pods: Mapping[str, NodePod]

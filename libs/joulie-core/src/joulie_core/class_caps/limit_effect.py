@@ -51,7 +51,7 @@ class GpuLoad:
 
 @dataclass(frozen=True, slots=True)
 class LimitEffect:
-    """What a limit would change."""
+    """Changes that a limit would make."""
 
     #: Watts of the whole GPU.
     saved_watts: EffectBand | NotStated

@@ -46,7 +46,7 @@ class BandReport(Model):
 
 
 class ClassLimitNow(Model):
-    """What a limit by class would change as of `status.power.updatedAt`."""
+    """Changes that a limit by class would make, as of `status.power.updatedAt`."""
 
     clock_bound: _Name = ""
     """Why the graphics clock is no higher: `power-limit`, `clock-limit`, `thermal`, `idle`, `none` or `unknown`."""
