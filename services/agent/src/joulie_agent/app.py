@@ -106,7 +106,9 @@ def _shadow_limits(
     if not settings.shows_class_limits:
         return None
     namespaces = NamespacesWatch(client)
-    app.watch(namespaces.reflector)
+    # Not in the readiness of the process: a Namespace that was not seen allows nothing, and that is shown.
+    app.report(namespaces.reflector)
+    app.spawn("watch namespaces", namespaces.reflector.run())
 
     def pods() -> HolderPods | None:
         found = follower.pods()
