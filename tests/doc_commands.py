@@ -45,6 +45,7 @@ ON_A_CLUSTER: Final = (
     ("docs/savings.md", "What has Joulie saved here?"),
     ("docs/holders.md", "Holders of devices"),
     ("docs/energy-by-pod.md", "Series"),
+    ("docs/class-limits.md", "Trying it"),
     ("docs/live-page.md", "Opening it"),
     ("docs/monitoring.md", "Monitoring"),
     ("docs/troubleshooting.md", "Troubleshooting"),

@@ -35,6 +35,7 @@ def text() -> str:
             ("savings", permissions.savings),
             ("holders", permissions.holders),
             ("node-pods", permissions.node_pods),
+            ("class-limits", permissions.class_limits),
         )
     )
 

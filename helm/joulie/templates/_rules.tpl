@@ -223,6 +223,12 @@
   resources: [pods]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.rules.agent.class-limits" -}}
+# How much longer their pods may run.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+{{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
   resources: [nodes, pods]

@@ -37,6 +37,10 @@ true
     {{- if include "joulie.holders.enabled" . }}
     - name: HOLDERS_SOCKET
       value: /run/joulie/holders.sock
+    - name: CLASS_LIMITS
+      value: {{ ternary "Shadow" "Off" (not (empty (include "joulie.classLimits.shown" .))) | quote }}
+    - name: DEFAULT_MAX_SLOWDOWN
+      value: {{ $agent.classLimits.defaultMaxSlowdown | quote }}
     {{- end }}
     {{- if include "joulie.energyByPod.enabled" . }}
     - name: ENERGY_BY_POD

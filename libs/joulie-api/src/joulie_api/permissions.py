@@ -19,6 +19,7 @@ from joulie_api.resources import (
     DEVICE_CLASSES,
     EVENTS,
     LEASES,
+    NAMESPACES,
     NODE_BMCS,
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
@@ -94,20 +95,14 @@ class Permissions:
     holders: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed or energy by pod is added up.
     node_pods: tuple[Grant, ...] = ()
+    #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
+    class_limits: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        scopes = (
-            self.cluster,
-            self.namespace,
-            self.resource_manager,
-            self.sleep,
-            self.savings,
-            self.holders,
-            self.node_pods,
-        )
-        return tuple(grant for scope in scopes for grant in scope)
+        optional = (self.resource_manager, self.sleep, self.savings, self.holders, self.node_pods, self.class_limits)
+        return tuple(grant for scope in (self.cluster, self.namespace, *optional) for grant in scope)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -174,6 +169,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             ),
             holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
             node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
+            class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)

@@ -15,6 +15,7 @@ from joulie_agent.holders.report import device_reports
 from joulie_core.attribution.totals import EnergyTotals, MeteredDevice
 from joulie_core.holders.held import HeldDevice
 from joulie_core.kinds.energy_report import EnergyReport
+from joulie_core.kinds.held_devices import ClassLimitReport
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, PowerReading, TelemetryProfileStatus
 from joulie_core.timestamps import age_seconds, rfc3339
 
@@ -40,6 +41,7 @@ def compose(
     watts_of: Mapping[str, float | None] = MappingProxyType({}),
     energy: Mapping[MeteredDevice, EnergyTotals] | None = None,
     energy_since_s: float = 0.0,
+    limits: Mapping[str, ClassLimitReport] = MappingProxyType({}),
 ) -> TelemetryProfileStatus:
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
@@ -54,6 +56,7 @@ def compose(
         watts_of: power of each GPU, by UUID.
         energy: energy of the node; None where it is not added up.
         energy_since_s: wall time of the start of these sums, seconds since the epoch.
+        limits: the limit that each GPU would have by the class of its holders, by UUID.
     """
     old = last.control or ControlReports()
     power = _power(last.power, cpu_watts, gpu_watts, now_s)
@@ -62,7 +65,7 @@ def compose(
     return TelemetryProfileStatus(
         control=ControlReports(cpu=_control(old.cpu, cpu, now_s), gpu=_control(old.gpu, gpu, now_s)),
         power=power,
-        devices=None if held is None else device_reports(held, watts_of, before or ()),
+        devices=None if held is None else device_reports(held, watts_of, before or (), limits),
         energy=None if energy is None else _energy(last, energy, energy_since_s, now_s, fresh=power != last.power),
     )
 
