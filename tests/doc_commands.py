@@ -44,6 +44,7 @@ ON_A_CLUSTER: Final = (
     ("docs/kubectl-joulie.md", "Permissions"),
     ("docs/savings.md", "What has Joulie saved here?"),
     ("docs/holders.md", "Holders of devices"),
+    ("docs/energy-by-pod.md", "Series"),
     ("docs/class-limits.md", "Trying it"),
     ("docs/live-page.md", "Opening it"),
     ("docs/monitoring.md", "Monitoring"),

@@ -34,6 +34,7 @@ def text() -> str:
             ("sleep", permissions.sleep),
             ("savings", permissions.savings),
             ("holders", permissions.holders),
+            ("node-pods", permissions.node_pods),
             ("class-limits", permissions.class_limits),
         )
     )

@@ -203,6 +203,7 @@ def _agent() -> _Schema:
                     "hostPodResourcesPath": _PATH,
                 }
             ),
+            "energyByPod": _closed({"enabled": _FLAG, "hostCgroupPath": _PATH}),
             # A template refuses Enforce, with what to set instead. YAML reads Off without quotes as false.
             "classLimits": _closed(
                 {

@@ -140,6 +140,24 @@ _DEVICES: Final = [
         ("free", "NoPod", "", 58.5, _not_limited("Free", "idle")),
     ))
 ]  # fmt: skip
+_ENERGY_ROWS: Final = (
+    ("ml", "job/train", "gpu", "measured", 41.2, 41.2, 41.2),
+    ("ml", "deployment/serve", "gpu", "allocated", 12.9, 0.0, 25.8),
+    ("ml", "job/train", "cpu", "allocated", 6.1, 4.4, 7.9),
+    ("shop", "deployment/web", "cpu", "allocated", 2.3, 1.6, 3.2),
+)
+_KWH: Final = 3.6e6
+_ENERGY: Final = {
+    "devices": [
+        {"device": device, "podsJoules": pods * _KWH, "idleJoules": idle * _KWH, "unattributedJoules": rest * _KWH}
+        for device, pods, idle, rest in (("cpu", 8.4, 9.8, 1.2), ("gpu", 54.1, 3.3, 0.6))
+    ],
+    "workloads": [
+        {"namespace": namespace, "workload": workload, "device": device, "kind": kind,
+         "joules": joules * _KWH, "lowerJoules": lower * _KWH, "upperJoules": upper * _KWH}
+        for namespace, workload, device, kind, joules, lower, upper in _ENERGY_ROWS
+    ],
+}  # fmt: skip
 #: The command that is shown of each verb.
 _COMMANDS: Final = {
     "status": ("status",),
@@ -148,6 +166,7 @@ _COMMANDS: Final = {
     "why-pending": ("why-pending", "train", "-n", "ml"),
     "profile": ("profile", "xeon-1"),
     "devices": ("devices", "epyc-0"),
+    "energy": ("energy",),
     "doctor": ("doctor",),
     "events": ("events",),
     "sleep": ("sleep",),
@@ -216,7 +235,8 @@ def _fill(server: FakeApiServer) -> None:
         name = objects[0]["metadata"]["name"]
         server.patch("NodePowerProfile", name, {"spec": {"policy": policy, "cpu": {"packagePowerCapPctOfMax": 100}}})
         server.put_all([make_node_hardware(name), service_pod("agent", name, owner="DaemonSet")])
-    server.patch("TelemetryProfile", "epyc-0", {"status": {"devices": _DEVICES}})
+    energy = {**_ENERGY, "since": ago(3 * 86_400 + 60), "updatedAt": ago(10)}
+    server.patch("TelemetryProfile", "epyc-0", {"status": {"devices": _DEVICES, "energy": energy}})
     for component in ("operator", "extender"):
         server.put_all(service_pod(component, node) for node in ("epyc-0", "epyc-1"))
     server.put_all([*(_role(component) for component in SERVICES), extender_service()])

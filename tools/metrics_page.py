@@ -9,6 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
+from joulie_agent.energy.metrics import energy_families
 from joulie_agent.metrics import families
 from joulie_agent.node_view import NodeView
 from joulie_api.app import set_aside
@@ -70,6 +71,8 @@ def page() -> str:
     operator.register(NodeSeriesCollector(lambda: SavingsCounters().families({})))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
+    no_energy: Any = SimpleNamespace(totals={}, missing={})
+    agent.register(NodeSeriesCollector(lambda: energy_families("node", no_energy)))
     no_containers: Any = _NoContainers()
     PipelineDurations(manager, no_containers.counts)
     register_series(manager, no_containers)

@@ -40,8 +40,12 @@ pytestmark = pytest.mark.e2e
 _NODE, _POD = "epyc-0", "train"
 #: What stands for a name in the commands.
 _NAMES = {"NODE": _NODE, "POD": _POD, "VERB": "status"}
-#: No services run, so that there is something to find, and no agent says what holds a GPU.
-_EXIT_CODES = {"kubectl joulie doctor": 1, f"kubectl joulie devices {_NODE}": 3}
+#: No services run, so that there is something to find, and no agent says what holds a GPU or adds up energy.
+_EXIT_CODES = {
+    "kubectl joulie doctor": 1,
+    f"kubectl joulie devices {_NODE}": 3,
+    "kubectl joulie energy": 3,
+}
 #: Of BMCs, as they were before the out-of-band service asked for approved addresses.
 _OLD_SECRETS = {"bmc": {"username": "joulie", "password": "secret"}, "bmc-ca": {"ca.crt": "certificates"}}
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)

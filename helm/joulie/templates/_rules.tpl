@@ -212,13 +212,15 @@
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.agent.holders" -}}
-# The workload class of the pods on the agent's node.
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch]
 # Which GPU a device of a claim is.
 - apiGroups: [resource.k8s.io]
   resources: [resourceslices]
+  verbs: [list, watch]
+{{- end -}}
+{{- define "joulie.rules.agent.node-pods" -}}
+# Class and workload of the pods on the agent's node.
+- apiGroups: [""]
+  resources: [pods]
   verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.agent.class-limits" -}}

@@ -18,6 +18,7 @@ _VERBS = {
     "why-pending": ("why-pending", "train"),
     "profile": ("profile", "n1"),
     "devices": ("devices", "n1"),
+    "energy": ("energy",),
     "doctor": ("doctor",),
     "sleep": ("sleep",),
     "savings": ("savings",),

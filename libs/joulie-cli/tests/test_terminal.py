@@ -22,7 +22,19 @@ from joulie_testing.cli import ago, extender_service, make_event, managed_node, 
 POISON = "\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\u202eevil\nerror: forged\rover"
 CONTROLS = ("\x1b", "\x07", "\x9b", "\x7f", "\u202e", "\r")
 #: Texts that anybody on a node, or with a pod, may choose.
-FREE = {"message", "reason", "backend", "source", "quality", "model", "rawModel", "driverFamily", "gitVersion", "image"}
+FREE = {
+    "workload",
+    "message",
+    "reason",
+    "backend",
+    "source",
+    "quality",
+    "model",
+    "rawModel",
+    "driverFamily",
+    "gitVersion",
+    "image",
+}
 PROXY = "/api/v1/namespaces/joulie-system/services/http:joulie-scheduler-extender:http/proxy"
 NOT_READING = {"completion", "top"}
 COMMANDS = [
@@ -34,6 +46,7 @@ COMMANDS = [
     ("why-pending", "train"),
     ("profile", "n1"),
     ("devices", "n1"),
+    ("energy",),
     ("savings",),
     ("doctor",),
     ("events",),
@@ -42,9 +55,11 @@ COMMANDS = [
     ("sleep",),
     ("maintenance", "n1", "--reason", f"fan {POISON}"),
 ]
-#: The message about a device is cleaned when it is decoded, and a ledger has no texts.
+#: The message about a device and the name of a workload are cleaned when they are decoded, and a ledger has no texts.
 AS_DATA = [
-    each for each in COMMANDS if "wide" not in each and each != ("wake", "n2") and each[0] not in {"devices", "savings"}
+    each
+    for each in COMMANDS
+    if "wide" not in each and each != ("wake", "n2") and each[0] not in {"devices", "energy", "savings"}
 ]
 
 
@@ -74,6 +89,9 @@ def some_objects():
     ]
     node["metadata"]["labels"]["joulie.io/sleep-state"] = "asleep"
     report["status"]["devices"] = [{"uuid": "GPU-0", "reason": "PodsNotRead", "message": "no contact"}]
+    workload = {"namespace": "ml", "workload": "job/train", "device": "gpu", "kind": "measured"}
+    joules = {"joules": 5.0, "lowerJoules": 5.0, "upperJoules": 5.0}
+    report["status"]["energy"] = {"since": ago(99), "updatedAt": ago(9), "workloads": [workload | joules]}
     target["spec"]["policy"] = {"name": "queue_aware_v1", "reason": "2 of 4 nodes"}
     bmc = make_node_bmc("n1")
     bmc["status"] = {

@@ -130,6 +130,12 @@ def test_each_node_of_a_pool_has_exactly_one_shard():
         assert sum(scope.owns(node) for scope in scopes) == 1
 
 
+@pytest.mark.parametrize(("name", "value"), [("ENERGY_BY_POD", "true"), ("HOLDERS_SOCKET", "/run/holders")])
+def test_a_pool_follows_nothing_of_the_machine_it_runs_on(name, value):
+    with pytest.raises(SettingsError, match=name):
+        read(**POOL, **{name: value})
+
+
 def test_a_daemonset_owns_its_node_only_while_that_is_managed():
     scope = scope_of(read(NODE_NAME="n1"))
     assert scope.owns(Node(name=NodeName("n1"), labels={MANAGED: "true"}))

@@ -94,6 +94,8 @@ class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
     #: The managed limit on its graphics clock.
     clock_limit_mhz: int | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    #: Energy counter in millijoules, which may start again at zero; only where it was asked for and the GPU has one.
+    energy_mj: int | None = None
     clock_mhz: int | None = None
     busy_pct: int | None = None
     failure: HardwareFailure | None = None

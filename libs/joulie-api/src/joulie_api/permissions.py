@@ -93,13 +93,15 @@ class Permissions:
     savings: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
+    #: In the cluster, only where the holders of devices are followed or energy by pod is added up.
+    node_pods: tuple[Grant, ...] = ()
     #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
     class_limits: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        optional = (self.resource_manager, self.sleep, self.savings, self.holders, self.class_limits)
+        optional = (self.resource_manager, self.sleep, self.savings, self.holders, self.node_pods, self.class_limits)
         return tuple(grant for scope in (self.cluster, self.namespace, *optional) for grant in scope)
 
 
@@ -165,10 +167,8 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
             ),
-            holders=(
-                Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
-                Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
-            ),
+            holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
+            node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
             class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
         ),
         "extender": Permissions(

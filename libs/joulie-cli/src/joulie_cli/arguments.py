@@ -20,6 +20,7 @@ VERBS: Final = (
     "why-pending",
     "profile",
     "devices",
+    "energy",
     "doctor",
     "events",
     "sleep",

@@ -112,6 +112,12 @@ class AgentSettings(ServiceSettings):
     """Socket of `joulie-agent holders` of this pod, which asks the kubelet; unset does not follow which pods hold the
     GPUs of this machine. Only while AGENT_MODE is daemonset."""
 
+    energy_by_pod: bool = False
+    """Add up the energy of this machine by pod and serve it as metrics; see docs/energy-by-pod.md. Off by default,
+    since it takes the right to read all pods. Only while AGENT_MODE is daemonset."""
+
+    host_cgroup_root: str = "/host-cgroup"
+    """Mount point of the node's /sys/fs/cgroup, for the CPU time of pods, if ENERGY_BY_POD is set."""
     class_limits: ClassLimits | None = None
     """Limits of GPUs by the class of their holders: `Shadow` computes and shows what they would be, sets nothing and
     needs HOLDERS_SOCKET; `Off` does neither. `Enforce` is refused, as it is not built. Unset is Shadow where
@@ -216,6 +222,8 @@ class AgentSettings(ServiceSettings):
             faults.append("NODE_NAME is required while AGENT_MODE is daemonset")
         if self.agent_mode is AgentMode.POOL and self.holders_socket:
             faults.append("HOLDERS_SOCKET is for AGENT_MODE daemonset: a pool agent follows no GPU of its machine")
+        if self.agent_mode is AgentMode.POOL and self.energy_by_pod:
+            faults.append("ENERGY_BY_POD is for AGENT_MODE daemonset: a pool agent reads no counter of its machine")
         faults += self._class_limit_faults()
         if self.agent_mode is AgentMode.POOL:
             faults += self._shard_faults()

@@ -20,6 +20,7 @@ from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.class_limits.report import limit_reports
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowState
 from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.energy.follow import EnergyFollower
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
 from joulie_agent.enforce.places import announced
 from joulie_agent.informers import Informers
@@ -70,6 +71,8 @@ class WorkerDeps:
     failures: Failures
     #: What holds the GPUs of this machine, or None before that is known; None where it is not followed.
     held: Callable[[], Sequence[HeldDevice] | None] | None = None
+    #: The energy of this machine; None where it is not added up.
+    energy: EnergyFollower | None = None
     #: The limits by class that the GPUs of this machine would have; None where they are not followed.
     shadow: ShadowLimits | None = None
 
@@ -239,7 +242,7 @@ class NodeWorker:
         live = self._deps.informers.status_profile(self._node.name)
         await self._deps.publisher.status_profile(self._node, inputs.route, live)
         last = live.model.status if live else TelemetryProfileStatus()
-        status = TelemetryProfileStatus(control=reports, power=last.power, devices=last.devices)
+        status = TelemetryProfileStatus(control=reports, power=last.power, devices=last.devices, energy=last.energy)
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = reports
         self._announced = wanted
@@ -307,6 +310,8 @@ class NodeWorker:
             now_s=self._deps.wall_time(),
             held=self._deps.held() if self._deps.held else None,
             watts_of=watts_of,
+            energy=self._deps.energy.totals if self._deps.energy else None,
+            energy_since_s=self._deps.energy.since_s if self._deps.energy else 0.0,
             limits=limit_reports(self.view.shadow) if self.view.shadow else {},
         )
         await self._deps.publisher.report(self._node.name, status, live)

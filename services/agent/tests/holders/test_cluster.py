@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -39,7 +40,23 @@ def test_a_pod_is_read_with_its_class_its_requests_and_its_start():
     found = decode_node_pod(encoded(started(make_pod("train", "ml", node="n1", gpu=2, workload_class="performance"))))
 
     expected = NodePod("ml", "train", "", True, WorkloadClass.PERFORMANCE, 1_780_336_800.0, {"NVIDIA": 2})
-    assert found == expected
+    assert found == replace(expected, workload="pod/train")
+
+
+def test_a_pod_is_read_with_its_workload_and_what_its_cgroup_is_named_by():
+    pod = make_pod("web-6d4cf-x", "shop", node="n1")
+    pod["metadata"] |= {
+        "uid": "u1",
+        "labels": {"pod-template-hash": "6d4cf"},
+        "ownerReferences": [
+            {"kind": "Other", "name": "first"},
+            {"kind": "ReplicaSet", "name": "web-6d4cf", "controller": True},
+        ],
+    }
+    found = decode_node_pod(encoded(pod))
+    assert (found.workload, found.uid, found.cgroup_uid) == ("deployment/web", "u1", "u1")
+    pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef"}
+    assert decode_node_pod(encoded(pod)).cgroup_uid == "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize("time", ["", "yesterday", "2026-06-01T18:00:00"])

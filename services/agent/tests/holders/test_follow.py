@@ -74,6 +74,16 @@ async def test_no_answer_makes_all_unknown_at_once_and_its_words_alone_are_no_ch
     assert node.changes == 2
 
 
+async def test_every_look_is_handed_on_whether_or_not_something_changed():
+    node, seen = Node(), []
+    sources = HolderSources(node.list, lambda: node.pods, lambda: node.gpus)
+    follower = HoldersFollower(sources, node.changed, seen.append)
+    for _ in range(2):
+        await follower.look()
+    assert [[each.pods for each in devices] for devices in seen] == [[{"u"}], [{"u"}]]
+    assert node.changes == 1
+
+
 async def test_pods_that_are_not_known_make_all_unknown(node):
     node.pods = None
     assert await node.look() == [("unknown", "PodsNotRead")]

@@ -48,6 +48,7 @@ class Package(ModuleType):
             "nvmlDeviceGetPowerManagementLimit": 600_000,
             "nvmlDeviceGetEnforcedPowerLimit": 500_000,
             "nvmlDeviceGetPowerUsage": 123_456,
+            "nvmlDeviceGetTotalEnergyConsumption": 7_000_000_000,
             "nvmlDeviceSetPowerManagementLimit": None,
             "nvmlDeviceSetGpuLockedClocks": None,
             "nvmlDeviceResetGpuLockedClocks": None,
@@ -276,6 +277,7 @@ def test_any_other_error_fails_the_description(code, function, library, package)
         (lambda library: library.handle(1), ("nvmlDeviceGetHandleByIndex", 1), GPU),
         (lambda library: library.uuid(GPU), ("nvmlDeviceGetUUID", GPU), "GPU-a"),
         (lambda library: library.power_mw(GPU), ("nvmlDeviceGetPowerUsage", GPU), 123_456),
+        (lambda library: library.energy_mj(GPU), ("nvmlDeviceGetTotalEnergyConsumption", GPU), 7_000_000_000),
         (lambda library: library.limit_mw(GPU), ("nvmlDeviceGetPowerManagementLimit", GPU), 600_000),
         (lambda library: library.enforced_mw(GPU), ("nvmlDeviceGetEnforcedPowerLimit", GPU), 500_000),
         (
@@ -289,6 +291,17 @@ def test_any_other_error_fails_the_description(code, function, library, package)
 def test_each_operation_is_one_call_for_the_device(act, call, answer, library, package):
     assert act(library) == answer
     assert package.calls == [call]
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, 13])
+def test_a_gpu_or_a_driver_without_an_energy_counter_has_none_and_not_zero(code, library, package):
+    package.failures["nvmlDeviceGetTotalEnergyConsumption"] = code
+    assert library.energy_mj(GPU) is None
+
+
+def test_an_energy_counter_that_fails_is_a_failure(library, package):
+    package.failures["nvmlDeviceGetTotalEnergyConsumption"] = 15
+    assert failure_of(lambda: library.energy_mj(GPU)).failure.reason is Reason.DEVICE_LOST
 
 
 def test_a_locked_clock_leaves_the_gpu_free_to_idle(library, package):

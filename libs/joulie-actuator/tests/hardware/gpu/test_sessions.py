@@ -65,6 +65,9 @@ class Library:
     def power_mw(self, handle):
         return self._answer("power", handle, answer=90_000)
 
+    def energy_mj(self, handle):
+        return self._answer("energy", handle, answer=5_000_000)
+
     def limit_mw(self, handle):
         return self._answer("limit", handle, answer=600_000)
 

@@ -82,6 +82,21 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power_mw
     return ret;
 }
 
+/* Since Volta, and since driver 384. */
+#ifndef BEFORE_ENFORCED_LIMIT
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy_mj)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_energy)
+        return NOT_SUPPORTED;
+    *energy_mj = energy_count(gpu);
+    return SUCCESS;
+}
+#endif
+
 static nvmlReturn_t limit_of(nvmlDevice_t device, struct stub_gpu **gpu)
 {
     nvmlReturn_t ret = find(device, gpu);

@@ -31,6 +31,8 @@ class FakeGpu:
     default_mw: int = 700_000
     limit_mw: int = 700_000
     power_mw: int = 90_000
+    #: Energy counter; None for a GPU that has none.
+    energy_mj: int | None = 0
     #: The limit is never set below this, whatever is written and acknowledged.
     sticks_at_mw: int = 0
     #: A limit that the hardware imposes itself.
@@ -131,6 +133,10 @@ class FakeGpuLibrary:
     def power_mw(self, handle: Handle) -> int:
         """Return the draw."""
         return self._gpu(handle).power_mw
+
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the energy counter."""
+        return self._gpu(handle).energy_mj
 
     def limit_mw(self, handle: Handle) -> int:
         """Return the limit set."""

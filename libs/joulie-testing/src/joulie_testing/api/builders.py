@@ -254,6 +254,7 @@ def make_telemetry_profile(
     control: Mapping[str, Any] | None = None,
     power: Mapping[str, Any] | None = None,
     devices: Sequence[Mapping[str, Any]] | None = None,
+    energy: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a TelemetryProfile, with the agent's report.
@@ -266,11 +267,15 @@ def make_telemetry_profile(
         control: the report of control, `status.control`.
         power: the report of power, `status.power`.
         devices: the holders of its GPUs, `status.devices`.
+        energy: its energy by workload, `status.energy`.
         labels: labels.
     """
     spec = {"target": target or {"scope": "node", "nodeName": name}, "sources": sources, "controls": controls}
     made = _custom_object(
-        "TelemetryProfile", name, spec, _present({"control": control, "power": power, "devices": devices})
+        "TelemetryProfile",
+        name,
+        spec,
+        _present({"control": control, "power": power, "devices": devices, "energy": energy}),
     )
     if labels:
         made["metadata"]["labels"] = dict(labels)

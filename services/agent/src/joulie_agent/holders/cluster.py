@@ -5,6 +5,7 @@ minute, or 70 s more on a watch that is open and quiet, there is none. An object
 cluster without ResourceSlices, or that does not let them be read, has none.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,11 +16,20 @@ from joulie_api.optional_watch import OptionalWatch
 from joulie_api.reflector import Reflector
 from joulie_api.resources import PODS, RESOURCE_SLICES
 from joulie_api.wire import decode_pod
+from joulie_api.wire.metadata import WireOwner, controller_of
 from joulie_core.holders.held import NodePods
 from joulie_core.holders.records import NodePod, SliceDevice, node_pod
 
 #: Without contact; see `Reflector.is_stale`.
 TOLERANCE_S: Final = 30.0
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    owner_references: list[WireOwner] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
 
 
 class _Pool(msgspec.Struct):
@@ -51,16 +61,19 @@ class _Slice(msgspec.Struct):
     spec: _SliceSpec
 
 
+_PODS: Final = msgspec.json.Decoder(_Pod)
 _SLICES: Final = msgspec.json.Decoder(_Slice)
 
 
 def decode_node_pod(raw: bytes) -> NodePod:
-    """Decode a Pod, as far as holders depend on it.
+    """Decode a Pod, as far as holders and energy depend on it.
 
     Raises:
         DecodeError: not a Pod.
     """
-    return node_pod(decode_pod(raw))
+    wire = decode(_PODS.decode, raw, "Pod")
+    owner = controller_of(wire.metadata.owner_references) or WireOwner()
+    return node_pod(decode_pod(raw), owner.kind, owner.name)
 
 
 def decode_slice(raw: bytes) -> tuple[SliceDevice, ...]:
@@ -100,12 +113,17 @@ class NodePodsWatch:
         """The watch of the ResourceSlices, to be run."""
         return self._optional
 
+    def current_pods(self) -> Mapping[str, NodePod] | None:
+        """Return the pods; None while they are not known."""
+        return None if self._pods.is_stale(TOLERANCE_S) else _valid(self._pods)
+
     def current(self) -> NodePods | None:
         """Return the pods and the devices of ResourceSlices; None while they are not known."""
-        if self._pods.is_stale(TOLERANCE_S) or self._optional.is_unknown(TOLERANCE_S):
+        pods = self.current_pods()
+        if pods is None or self._optional.is_unknown(TOLERANCE_S):
             return None
         return NodePods(
-            pods=_valid(self._pods),
+            pods=pods,
             slices=tuple(device for devices in _valid(self._slices).values() for device in devices),
         )
 

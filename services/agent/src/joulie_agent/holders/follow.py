@@ -33,11 +33,18 @@ class HoldersFollower:
     Args:
         sources: what it is taken from.
         changed: called when a GPU, its holders or the reason changed.
+        looked: called with what each look found.
     """
 
-    def __init__(self, sources: HolderSources, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        sources: HolderSources,
+        changed: Callable[[], None],
+        looked: Callable[[Sequence[HeldDevice]], None] | None = None,
+    ) -> None:
         self._sources = sources
         self._changed = changed
+        self._looked = looked
         self._devices: tuple[HeldDevice, ...] | None = None
         #: The pods of the last look.
         self._pods: NodePods | None = None
@@ -66,6 +73,8 @@ class HoldersFollower:
             self._failures.recovered()
         self._pods = self._sources.pods()
         found = held_devices(listing, self._pods, self._sources.gpus())
+        if self._looked is not None:
+            self._looked(found)
         # A message may name a time or an address that differs each time.
         if self._devices is None or _without_messages(found) != _without_messages(self._devices):
             self._devices = found

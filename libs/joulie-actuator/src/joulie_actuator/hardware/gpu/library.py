@@ -68,6 +68,9 @@ class GpuLibrary(Protocol):
     def power_mw(self, handle: Handle) -> int:
         """Return what the device draws."""
 
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the device's energy counter in millijoules, from any start; None where the device has none."""
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the limit that was set last."""
 

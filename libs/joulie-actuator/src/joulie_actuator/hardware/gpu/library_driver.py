@@ -120,6 +120,10 @@ class LibraryDriver:
         bound = clock_bound(state.reported, state.clock_mhz, limit_mhz)
         return replace(reading, clock_bound=bound, clock_mhz=state.clock_mhz, busy_pct=state.busy_pct)
 
+    def energy_mj(self, uuid: str) -> int | HardwareFailure | None:
+        """Return a GPU's energy counter."""
+        return self._run(uuid, self._library.energy_mj)
+
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force."""
         return self._run(uuid, self._library.enforced_mw)

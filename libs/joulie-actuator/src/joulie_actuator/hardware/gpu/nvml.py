@@ -132,6 +132,10 @@ class NvmlLibrary:
         with self._calls() as nvml:
             return int(nvml.nvmlDeviceGetPowerUsage(handle))
 
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the energy of the whole board since the driver was loaded; from Volta on."""
+        return self._figure("nvmlDeviceGetTotalEnergyConsumption", handle)
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the management limit."""
         with self._calls() as nvml:
