@@ -53,6 +53,13 @@ NODE_CLASSES = (
     NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
 )
 
+#: Roles of what the values of this release leave switched off, and the simulator's.
+_SWITCHED_OFF = {
+    "joulie-sim",
+    "joulie-agent-resource-manager",
+    "joulie-operator-savings",
+    "joulie-operator-power-domains",
+}
 
 #: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
 _CAN_I = re.compile(
@@ -184,7 +191,7 @@ async def _uninstall_fails(release: Release) -> None:
 async def _rights_are_as_written(release: Release) -> None:
     for role in load_roles():
         service = role["metadata"]["name"].removesuffix("-sleep")
-        if service in {"joulie-sim", "joulie-agent-resource-manager", "joulie-operator-savings"}:
+        if service in _SWITCHED_OFF:
             continue
         account = "joulie-scheduler-extender" if service == "joulie-extender" else service
         namespace = NAMESPACE if role["kind"] == "Role" else ""

@@ -5,7 +5,8 @@ aside as a whole, by name: its nodes keep what they have, and other trees go on.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -151,7 +152,9 @@ def _tops(by_name: Mapping[str, BudgetDomain]) -> tuple[dict[str, str], list[Dom
     return tops, problems
 
 
-def _depths(by_name: Mapping[str, BudgetDomain], tops: Mapping[str, str], broken: Set[str]) -> list[DomainProblem]:
+def _depths(
+    by_name: Mapping[str, BudgetDomain], tops: Mapping[str, str], broken: AbstractSet[str]
+) -> list[DomainProblem]:
     """Return the problems of trees with too many levels; of those with other problems none."""
     skipped = {tops[name] for name in broken}
     depths = {name: 1 for name in by_name if tops[name] == name}
