@@ -24,6 +24,7 @@ VERBS: Final = (
     "events",
     "sleep",
     "savings",
+    "power",
     "wake",
     "maintenance",
     "completion",
