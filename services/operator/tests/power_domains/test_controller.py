@@ -139,7 +139,10 @@ async def test_a_node_that_becomes_unknown_is_told_at_the_next_pass(world):
     assert world.condition("rack", "Held") == (
         "Unknown",
         "PowerUnknown",
-        "the highest power is not known of 1 nodes: n2; they are not managed, or no agent has read their hardware",
+        (
+            "the highest power is not known of n2; they are not managed, or their hardware is neither read nor stated "
+            "by labels"
+        ),
     )
 
 

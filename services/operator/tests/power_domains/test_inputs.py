@@ -87,6 +87,24 @@ def test_a_node_that_is_not_managed_or_was_not_read_is_unknown():
     assert watts(Known(reported=False)) == (None, None)
 
 
+_STATED = {"joulie.io/hw.cpu-model": "AMD EPYC 7763", "joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.cpu-cores": "128"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "highest"),
+    [
+        (_STATED | {"joulie.io/hw.gpu-count": "0"}, 560),
+        # Nothing says that there are no GPUs.
+        (_STATED, None),
+        # A model that is not in the inventory, and a count without a model.
+        (_STATED | {"joulie.io/hw.gpu-count": "0", "joulie.io/hw.cpu-model": "Somebody's CPU"}, None),
+        (_STATED | {"joulie.io/hw.gpu-count": "8"}, None),
+    ],
+)
+def test_hardware_that_labels_state_counts_and_what_is_inferred_does_not(labels, highest):
+    assert watts(Known(reported=False, labels=labels)) == (highest, None)
+
+
 def test_a_part_without_control_counts_with_its_highest_power():
     assert watts(Known(capabilities={"cpuControl": False, "gpuControl": True})) == (560, 560)
     assert watts(Known(capabilities=None)) == (560, None)

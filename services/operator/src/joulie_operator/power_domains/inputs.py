@@ -1,19 +1,21 @@
 """Values of one node for the decision, from what the operator knows.
 
-Guarantees that nothing unknown becomes a number: a node that is not managed, or whose hardware was not read, has no
-highest power; one whose control is not reported, or that is reserved, counts as one that cannot be lowered.
+Guarantees that nothing unknown becomes a number: a node that is not managed, or whose hardware was neither read nor
+stated by labels, has no highest power; one whose control is not reported, or that is reserved, counts as one that
+cannot be lowered.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from joulie_api.wire import Versioned
 from joulie_core.budget import BudgetNode
 from joulie_core.caps import CapIntent
+from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeHardware
-from joulie_core.kinds.node_hardware import NodeHardwareStatus
+from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
 from joulie_core.kinds.node_twin import MeasurementQuality, NodeTwinStatus
 from joulie_core.names import NodeName
 from joulie_core.node import Node
@@ -21,6 +23,9 @@ from joulie_core.twin import budget_of
 from joulie_operator.cluster import Cluster, Eligibility, ManagedHardware, PodLoad
 from joulie_operator.power import PowerInputs, model
 from joulie_operator.power_domains.domains import MW_PER_WATT
+
+#: Facts that count: read from the hardware, or stated by who runs the cluster.
+_CERTAIN: Final = {Origin.SEEN, Origin.LABELLED}
 
 
 class LatestTwins(Protocol):
@@ -69,7 +74,7 @@ class DomainSight:
             BudgetNode(
                 name=node.name,
                 identity=node.uid,
-                max_mw=_milliwatts(found.max_watts),
+                max_mw=_milliwatts(_highest_watts(found.view)),
                 min_mw=_milliwatts(lowest),
                 demand_mw=_milliwatts(_demand_watts(found, self.cluster.load(node.name), drawn)),
             ),
@@ -86,10 +91,16 @@ def _milliwatts(watts: float | None) -> int | None:
     return None if watts is None else math.ceil(watts * MW_PER_WATT)
 
 
+def _highest_watts(view: HardwareView) -> float | None:
+    """Return the highest power; None where the model or a count is inferred, or nothing is known of GPUs."""
+    known = {view.origins.cpu, view.origins.gpu} <= _CERTAIN
+    return view.tdp_watts if known and view.exactness is Exactness.EXACT else None
+
+
 def _lowest_watts(hardware: ManagedHardware, status: NodeHardwareStatus | None) -> float | None:
     """Return the lowest limit of the node; what cannot be controlled counts with its highest power."""
     view = hardware.view
-    if status is None or hardware.max_watts is None or view.cpu is None:
+    if status is None or view.cpu is None:
         return None
     can = status.capabilities
     if can is None:

@@ -144,8 +144,8 @@ def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomai
         message = f"objects that cannot be read may belong to it: {_names(outcome.unread)}"
         return _condition("Held", ConditionStatus.UNKNOWN, "ObjectUnreadable", message)
     if in_force is None:
-        message = f"the highest power is not known of {len(observed.unknown)} nodes: {_names(observed.unknown)}; "
-        message += "they are not managed, or no agent has read their hardware"
+        message = f"the highest power is not known of {_names(observed.unknown)}; "
+        message += "they are not managed, or their hardware is neither read nor stated by labels"
         return _condition("Held", ConditionStatus.UNKNOWN, "PowerUnknown", message)
     return _condition(
         "Held", ConditionStatus.TRUE, "WithinLimit", f"the nodes may draw {_watts(in_force)} together, within {usable}"
