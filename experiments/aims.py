@@ -4,14 +4,27 @@ Savings are means over the seeds, at the three loads of the aims; the means deci
 standard jobs pay is their mean slowdown, that is what caps cost, and beside it their mean stretch, which has their
 waits; of performance jobs it is the 95th percentile of the stretch. Each pool counts for itself: the worst load is
 shown, and performance jobs are judged at every load.
+
+What nodes that sleep save was aimed for as a share of what could be saved (docs/decisions/0041-oracle.md), with pods
+that wait for a boot and hardly longer.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from experiments.config import ROOT
-from experiments.figures import BASELINE, Runs, change_pct, interval_text, less_pct, paired, read
+from experiments.config import ROOT, STEADY
+from experiments.figures import (
+    BASELINE,
+    Runs,
+    change_pct,
+    interval_text,
+    less_pct,
+    mean_of,
+    of_possible_pct,
+    paired,
+    read,
+)
 from joulie_sim.engine.arms import ARMS, SleepingArm
 from joulie_sim.engine.comparison import Interval
 from joulie_sim.tables import TextTable
@@ -40,6 +53,8 @@ AIMS: Final = (
     Aim("6.5, 8, 8.5 at 5 % slowdown", (6.5, 8.0, 8.5), 5.0),
     Aim("9, 11, 12 at 15 % slowdown", (9.0, 11.0, 12.0), 15.0),
 )
+#: Of what could be saved, at the three loads.
+SLEEP_AIM_PCT: Final = (80.0, 75.0, 70.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,39 +95,50 @@ def _below(changes: _Changes, aim: Aim) -> bool:
     return most_pct is None or all(max(loads)[0] <= most_pct for loads in changes.values())
 
 
-def _result(arm: str, loads: Sequence[dict[str, Runs]]) -> ArmResult:
-    def by_pool(name: str) -> _Changes:
-        found = {
-            pool: [change_pct(arms[arm], arms[BASELINE], name.format(pool=pool)) for arms in loads] for pool in _POOLS
-        }
-        known = {pool: [each for each in changes if each is not None] for pool, changes in found.items()}
-        return {pool: changes for pool, changes in known.items() if changes}
+def _by_pool(arm: str, loads: Sequence[dict[str, Runs]], name: str) -> _Changes:
+    found = {pool: [change_pct(arms[arm], arms[BASELINE], name.format(pool=pool)) for arms in loads] for pool in _POOLS}
+    known = {pool: [each for each in changes if each is not None] for pool, changes in found.items()}
+    return {pool: changes for pool, changes in known.items() if changes}
 
+
+def _result(arm: str, loads: Sequence[dict[str, Runs]]) -> ArmResult:
     saved = (paired(arms[arm], arms[BASELINE], less_pct("it_kwh")) for arms in loads)
     names = ("standard_{pool}_slowdown", "standard_{pool}_stretch_mean", "performance_{pool}_stretch_p95")
-    return ArmResult(arm, tuple(saved), *map(by_pool, names))
+    return ArmResult(arm, tuple(saved), *(_by_pool(arm, loads, name) for name in names))
+
+
+def _with_runs() -> list[str]:
+    """Return the names of experiments with runs."""
+    names = (path.parent.name for path in ROOT.glob("*/runs.csv") if path.with_name("config.toml").exists())
+    return sorted(names)
+
+
+def _loads(name: str) -> list[dict[str, Runs]]:
+    """Return the runs at the loads of the aims; none where an experiment lacks one of them."""
+    runs = read(ROOT / name)
+    found = [runs.get((STEADY, load)) for load in _LOADS]
+    return [] if None in found else [arms for arms in found if arms is not None]
 
 
 def results(name: str) -> list[ArmResult]:
     """Return the arms of an experiment whose nodes are all on; none where it lacks one of the loads."""
-    runs = read(ROOT / name)
-    if any(("backlog", load) not in runs for load in _LOADS):
-        return []
-    loads = [runs["backlog", load] for load in _LOADS]
-    others = (arm for arm in loads[0] if arm != BASELINE and not isinstance(ARMS[arm], SleepingArm))
-    return [_result(arm, loads) for arm in others]
+    loads = _loads(name)
+    arms = loads[0] if loads else ()
+    return [_result(arm, loads) for arm in arms if arm != BASELINE and not isinstance(ARMS[arm], SleepingArm)]
 
 
 def _cells(result: ArmResult, aim: Aim) -> Iterator[str]:
     yield result.reached(aim)
     yield f"`{result.arm}`"
     yield ", ".join(map(interval_text, result.saved_pct))
-    for by_pool in (result.standard_slowdown, result.standard_stretch, result.performance_stretch):
-        yield "; ".join(
-            f"{pool.upper()} {middle:+.1f} [{low:+.1f}, {high:+.1f}]"
-            for pool, (middle, low, high) in ((pool, max(changes)) for pool, changes in by_pool.items())
-        )
+    yield from map(_worst, (result.standard_slowdown, result.standard_stretch, result.performance_stretch))
     yield result.performance_kept
+
+
+def _worst(by_pool: _Changes) -> str:
+    """Return the change of each pool at its worst load."""
+    found = ((pool, max(changes)) for pool, changes in by_pool.items())
+    return "; ".join(f"{pool.upper()} {middle:+.1f} [{low:+.1f}, {high:+.1f}]" for pool, (middle, low, high) in found)
 
 
 def aims() -> str:
@@ -123,9 +149,7 @@ def aims() -> str:
         *("p95 stretch of performance jobs, % more", "p95 at most 3 % more"),
     )
     rows: list[tuple[str, ...]] = []
-    for name in sorted(path.parent.name for path in ROOT.glob("*/runs.csv")):
-        if not (ROOT / name / "config.toml").exists():
-            continue
+    for name in _with_runs():
         found = results(name)
         for aim in AIMS if found else ():
             within = [result for result in found if result.within(aim)]
@@ -135,3 +159,36 @@ def aims() -> str:
             best = max(within, key=lambda result: (result.saves(aim), sum(saved.mean for saved in result.saved_pct)))
             rows.append((name, aim.title, *_cells(best, aim)))
     return TextTable(titles, rows).markdown()
+
+
+def sleep_aims() -> str:
+    """Return the table of arms whose nodes sleep: what they save of what could be saved, and who waits how long."""
+    wanted = ", ".join(f"{each:g}" for each in SLEEP_AIM_PCT)
+    titles = (
+        *("experiment", "arm", f"of what could be saved at 0.3, 0.5, 0.7, % (aim: {wanted})", "reached"),
+        *("p95 stretch of performance jobs, % more", "p95 at most 3 % more"),
+        "p99 wait of performance jobs at 0.3, 0.5, 0.7, s (kube_default)",
+    )
+    rows = []
+    for name in _with_runs():
+        loads = _loads(name)
+        for arm in loads[0] if loads else ():
+            if not isinstance(ARMS[arm], SleepingArm):
+                continue
+            result = _result(arm, loads)
+            shares = [of_possible_pct(arms[arm], arms[BASELINE]) for arms in loads]
+            reached = [share.mean >= aim for share, aim in zip(shares, SLEEP_AIM_PCT, strict=True)]
+            cells = (", ".join(interval_text(each, 0) for each in shares), "yes" if all(reached) else "no")
+            changed = (_worst(result.performance_stretch), result.performance_kept)
+            waits = (_waits(pool, arm, loads) for pool in result.performance_stretch)
+            rows.append((name, f"`{arm}`", *cells, *changed, "; ".join(waits)))
+    return TextTable(titles, rows).markdown()
+
+
+def _waits(pool: str, arm: str, loads: Sequence[dict[str, Runs]]) -> str:
+    """Return the 99th percentiles of the waits of a pool's performance jobs, and those of the baseline."""
+    own, base = (
+        ", ".join(f"{mean_of(arms[name], f'performance_{pool}_wait_p99_s').mean:.0f}" for arms in loads)
+        for name in (arm, BASELINE)
+    )
+    return f"{pool.upper()} {own} ({base})"

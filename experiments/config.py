@@ -18,10 +18,9 @@ from joulie_sim.engine.synthetic import ArrivalMix, synthetic_jobs
 
 ROOT: Final = Path(__file__).parent
 _SECONDS_PER_HOUR: Final = 3600.0
-
+_HOURS_PER_DAY: Final = 24.0
 
 #: Protocols, see README.md. The last one is *steady* with kube-scheduler up to Kubernetes 1.35.
-BACKLOG: Final = "backlog"
 OVERLOAD: Final = "overload"
 STEADY: Final = "steady"
 STEADY_OLDER: Final = "steady-1.35"
@@ -55,32 +54,30 @@ class Experiment:
 
     directory: Path
     node_count: int
-    #: Jobs of one seed, and the time in which they arrive, of the protocols that are not steady.
+    #: Jobs of one seed, and the time in which they arrive, of the protocol *overload*.
     jobs: int = 0
     hours: float = 0.0
     gpu_share: float = 0.0
     performance_share: float = 0.0
     report_interval_s: float
-    #: Of the protocol *backlog*.
-    loads: tuple[float, ...] = ()
     steady: Steady | None = None
     #: Offered load of the protocol that drops jobs which find no room; None: only the other protocol.
     overload: float | None = None
     seeds: int
     arms: tuple[str, ...]
-    #: Directory of a trace in openb's format; None for synthetic jobs. A seed is then a part of the trace.
+    #: Directory of a trace in openb's format; None for synthetic jobs. A seed is then as many of its days as a run has.
     trace: str | None = None
     #: Share of the trace's nodes, each kind with at least one.
     node_scale: float = 1.0
-    #: Number of parts into which the trace's pods are divided.
-    parts: int = 1
+    #: Day of the trace with which the first seed begins.
+    first_day: int = 0
 
     @staticmethod
     def read(name: str) -> "Experiment":
         """Return an experiment by the name of its directory."""
         directory = ROOT / name
         data: dict[str, Any] = tomllib.loads((directory / "config.toml").read_text(encoding="utf-8"))
-        data |= {key: tuple(data[key]) for key in ("loads", "arms") if key in data}
+        data["arms"] = tuple(data["arms"])
         if "steady" in data:
             steady: dict[str, Any] = data["steady"]
             lists = {key: tuple(steady[key]) for key in ("loads", "older_scheduler") if key in steady}
@@ -94,11 +91,10 @@ class Experiment:
 
     @property
     def protocols(self) -> tuple[tuple[str, float], ...]:
-        """Protocols and loads, in the order in which they run."""
+        """Protocols and loads, in the order in which they run: those of one workload together."""
         steady = () if self.steady is None else self.steady.loads
-        overload = () if self.overload is None else (self.overload,)
-        by_protocol = {BACKLOG: self.loads, OVERLOAD: overload, STEADY: steady, STEADY_OLDER: steady}
-        return tuple((protocol, load) for protocol, loads in by_protocol.items() for load in loads)
+        found = tuple((protocol, load) for load in steady for protocol in STEADY_PROTOCOLS)
+        return found if self.overload is None else (*found, (OVERLOAD, self.overload))
 
     def arms_of(self, protocol: str) -> tuple[str, ...]:
         """Return the arms that run by a protocol."""
@@ -125,21 +121,23 @@ class Experiment:
         return machines_of(self.nodes(), inventory or Inventory.load())
 
     def steady_workload(self, machines: Machines, *, load: float, seed: int) -> tuple[Jobs, MeasuredWindow]:
-        """Return the jobs of one seed by the protocol *steady*, and what is measured."""
-        assert self.steady is not None
-        mix = self.steady.mix(load, self.performance_share)
-        return steady_jobs(mix, machines, seed), mix.measured
-
-    def workload(self, machines: Machines, *, load: float, seed: int) -> Jobs:
-        """Return the jobs of one seed by the other protocols.
+        """Return the jobs of one seed by the protocol *steady*, and what is measured.
 
         Raises:
             MissingTraceError: the trace is not there.
         """
-        if self.trace is not None:
-            trace = Trace.read(self.trace)
-            pods = trace.part(seed, of=self.parts, pods=self.jobs)
-            return trace.jobs(pods, node_scale=self.node_scale, window_s=self.window_s, load=load)
+        assert self.steady is not None
+        mix = self.steady.mix(load, self.performance_share)
+        if self.trace is None:
+            return steady_jobs(mix, machines, seed), mix.measured
+        days = round((self.steady.warm_up_hours + self.steady.hours) / _HOURS_PER_DAY)
+        first = self.first_day + seed * days
+        return Trace.read(self.trace).jobs_of_days(
+            first, days, node_scale=self.node_scale, load=load, longest_s=mix.warm_up_s
+        ), mix.measured
+
+    def overload_workload(self, machines: Machines, *, load: float, seed: int) -> Jobs:
+        """Return the jobs of one seed by the protocol *overload*."""
         mix = ArrivalMix(
             jobs=self.jobs,
             window_s=self.window_s,

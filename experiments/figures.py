@@ -7,11 +7,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
-from experiments.config import BACKLOG
 from experiments.rows import Row, read_rows
-from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until, per_core_second
+from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, per_core_second
 from joulie_sim.engine.comparison import Interval
 from joulie_sim.tables import TextTable
 
@@ -23,8 +23,6 @@ TITLES: Final = {
     "standard_cpu": "standard, CPU",
     "standard_gpu": "standard, GPU",
 }
-#: Power of idle nodes by the energy that it is added to.
-_IDLE: Final = {"it_kwh": "idle_kw", "facility_kwh": "idle_facility_kw"}
 _SHOWN_LOAD: Final = 0.5
 #: By seed, of one arm at one load.
 Runs = dict[str, Row]
@@ -33,7 +31,7 @@ Cell = Callable[[str], str]
 
 
 def read(directory: Path) -> dict[tuple[str, float], dict[str, Runs]]:
-    """Return the runs by protocol and load, then arm, then seed; energies up to each arm's own end."""
+    """Return the runs by protocol and load, then arm, then seed."""
     found: dict[tuple[str, float], dict[str, Runs]] = defaultdict(lambda: defaultdict(dict))
     for key, row in read_rows(directory / "runs.csv").items():
         joules = per_core_second(float(row["it_kwh"]) * JOULES_PER_KWH, float(row["core_hours"]) * SECONDS_PER_HOUR)
@@ -51,30 +49,36 @@ def shown_load(loads: Iterable[float]) -> float:
     return min(loads, key=lambda load: (load != _SHOWN_LOAD, load))
 
 
-def _value(row: Row, name: str, end_s: float) -> float:
-    """Return a figure; an energy of a backlog up to an end, with idle power from the arm's own end on."""
-    value = float(row[name])
-    if name not in _IDLE or row["protocol"] != BACKLOG:
-        return value
-    return kwh_until(end_s, value, float(row["end_s"]), idle_kw=float(row[_IDLE[name]]))
-
-
 def paired(runs: Runs, baseline: Runs, figure: Callable[[Row, Row], float]) -> Interval:
     """Return the mean over the seeds of what a function makes of each run and its baseline."""
     return Interval.of([figure(row, baseline[seed]) for seed, row in runs.items()])
 
 
 def less_pct(name: str) -> Callable[[Row, Row], float]:
-    """Return a function of a run and its baseline: how many percent less of a figure the run has.
+    """Return a function of a run and its baseline: how many percent less of a figure the run has."""
+    return less_pct_of(name, name)
 
-    Energies of a backlog count up to the later end of the two, see docs/decisions/0037-steady-load.md.
+
+def less_pct_of(name: str, base_name: str) -> Callable[[Row, Row], float]:
+    """Return a function of a run and its baseline: by how many percent its figure is below the baseline's."""
+    return lambda row, base: 100.0 * (1.0 - float(row[name]) / float(base[base_name]))
+
+
+def of_possible_pct(runs: Runs, baseline: Runs) -> Interval:
+    """Return how many percent of the most that could be saved is saved, see `joulie_sim.engine.oracle`.
+
+    It is the ratio of both means, as single seeds at high loads have next to nothing that could be saved; the interval
+    is that of the ratio's linearisation.
     """
-
-    def less_of(row: Row, base: Row) -> float:
-        end_s = max(float(row["end_s"]), float(base["end_s"]))
-        return 100.0 * (1.0 - _value(row, name, end_s) / _value(base, name, end_s))
-
-    return less_of
+    saved, possible = [], []
+    for seed, row in runs.items():
+        base_kwh = float(baseline[seed]["it_kwh"])
+        saved.append(base_kwh - float(row["it_kwh"]))
+        possible.append(base_kwh - float(row["oracle_kwh"]))
+    ratio, mean_possible = sum(saved) / sum(possible), fmean(possible)
+    return Interval.of(
+        [100.0 * (ratio + (own - ratio * most) / mean_possible) for own, most in zip(saved, possible, strict=True)]
+    )
 
 
 def more_pct(name: str) -> Callable[[Row, Row], float]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.config import BACKLOG, ROOT, STEADY
+from experiments.config import ROOT, STEADY
 from experiments.figures import (
     BASELINE,
     TITLES,
@@ -29,6 +29,8 @@ from joulie_sim.tables import TextTable
 PAGE: Final = ROOT.parent / "docs" / "presets.md"
 #: The most that the p95 stretch of any class and pool may change under the default, in percent.
 _MOST_P95_PCT: Final = 1.0
+#: Arms that stand for a preset with a setting of a NodeSleepPolicy that differs from its default.
+_VARIANTS: Final = {PresetName.SLEEP: (("spareOf: Resources", "packing_score_sleep_shared"),)}
 #: By load.
 _Loads = Mapping[float, Mapping[str, Runs]]
 
@@ -53,7 +55,13 @@ def measured(root: Path = ROOT) -> str:
     """Return the savings of the presets and who pays, by experiment, and which presets have no row yet."""
     titles = ("preset", "experiment", "loads", "saved, %", "largest change of a p95 stretch, %", "all within 1 %")
     found = {path.parent.name: _loads(path.parent) for path in sorted(root.glob("*/runs.csv"))}
-    rows = [row for name in PRESETS for experiment, loads in found.items() for row in _rows(name, experiment, loads)]
+    rows = [
+        row
+        for name in PRESETS
+        for title, arm in _arms(name)
+        for experiment, loads in found.items()
+        for row in _rows(title, arm, experiment, loads)
+    ]
     missing = [name for name in PRESETS if not any(row[0] == f"`{name}`" for row in rows)]
     notes = [
         f"No experiment has rows of the arm of `{name}`, `{PRESET_ARMS[name].name}`, yet: its savings are not "
@@ -80,14 +88,20 @@ def _variables(preset: Preset) -> str:
 
 
 def _loads(directory: Path) -> _Loads:
-    """Return the runs of an experiment's load that lasts, or else of its backlog; none where it has neither."""
+    """Return the runs of an experiment's load that lasts; none where it has another protocol."""
     # Directories without a configuration hold other figures.
     runs = read(directory) if (directory / "config.toml").exists() else {}
-    return of_protocol(runs, STEADY) or of_protocol(runs, BACKLOG)
+    return of_protocol(runs, STEADY)
 
 
-def _rows(name: PresetName, experiment: str, loads: _Loads) -> Iterator[tuple[str, ...]]:
-    arm = PRESET_ARMS[name].name
+def _arms(name: PresetName) -> Iterator[tuple[str, str]]:
+    """Return titles and arms of a preset: its own, and those of its variants."""
+    yield f"`{name}`", PRESET_ARMS[name].name
+    for setting, arm in _VARIANTS.get(name, ()):
+        yield f"`{name}`, `{setting}`", arm
+
+
+def _rows(title: str, arm: str, experiment: str, loads: _Loads) -> Iterator[tuple[str, ...]]:
     having = {load: arms for load, arms in loads.items() if arm in arms}
     if not having:
         return
@@ -101,7 +115,7 @@ def _rows(name: PresetName, experiment: str, loads: _Loads) -> Iterator[tuple[st
     worst = max(changes, key=lambda each: changes[each][0])
     middle, low, high = changes[worst]
     yield (
-        f"`{name}`",
+        title,
         experiment,
         ", ".join(f"{load:g}" for load in having),
         ", ".join(saved),

@@ -25,9 +25,9 @@ Row = dict[str, str]
 _STAMPS: Final = ("inputs", "code")
 _DIGITS: Final = 12
 #: Whatever else they name, more rows do not change those that are there.
-_NO_INPUTS: Final = {"directory", "loads", "overload", "seeds", "arms", "steady"}
+_NO_INPUTS: Final = {"directory", "overload", "seeds", "arms", "steady"}
 #: Fields that rows of the protocol *steady* do not depend on.
-_NOT_OF_STEADY: Final = _NO_INPUTS | {"jobs", "hours", "gpu_share", "trace", "parts", "node_scale"}
+_NOT_OF_STEADY: Final = _NO_INPUTS | {"jobs", "hours", "gpu_share"}
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,8 +1,7 @@
 """Runs an experiment: `python -m experiments.run NAME` writes `runs.csv` in its directory, a line for each simulation.
 
-Three protocols. *steady*: jobs of the same lengths at every load, of which a window is measured after a warm-up.
-*backlog*: the same offered work for all arms, no job is dropped, all of it is done. *overload*: more work than fits, a
-job without room on arrival is dropped, and everything ends with the window.
+Two protocols. *steady*: a load that lasts, of which a window is measured after a warm-up. *overload*: more work than
+fits, a job without room on arrival is dropped, and everything ends with the window.
 
 What is in `runs.csv` already is not simulated again (`experiments.rows`), so that a run can be stopped and continued.
 """
@@ -10,7 +9,7 @@ What is in `runs.csv` already is not simulated again (`experiments.rows`), so th
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from experiments.config import OVERLOAD, STEADY, STEADY_OLDER, STEADY_PROTOCOLS, Experiment
@@ -27,15 +26,29 @@ from experiments.rows import (
     write_rows,
 )
 from experiments.trace import MissingTraceError
+from joulie_sim.energy import JOULES_PER_KWH
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import Balance
 from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
+from joulie_sim.engine.oracle import least_joules
 from joulie_sim.engine.records import MeasuredWindow
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 
 _SECONDS_PER_MINUTE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """What all arms of a seed are given."""
+
+    jobs: Jobs
+    #: What is measured; None: all of it.
+    window: MeasuredWindow | None = None
+    #: The least energy that the window takes, see `joulie_sim.engine.oracle`; None by the protocol *overload*.
+    oracle_kwh: float | None = None
 
 
 class Runner:
@@ -49,12 +62,12 @@ class Runner:
         self._experiment = experiment
         self._machines: Machines = experiment.machines()
         self._workload_of: RunKey | None = None
-        self._workload: tuple[Jobs, MeasuredWindow | None] | None = None
+        self._workload: _Workload | None = None
 
     def row(self, key: RunKey) -> Row:
         """Simulate; return the row."""
         experiment, dropping = self._experiment, key.protocol == OVERLOAD
-        jobs, window = self._work(key)
+        work = self._work(key)
         settings = SimulationSettings(
             seed=key.seed,
             report_interval_s=experiment.report_interval_s,
@@ -62,22 +75,29 @@ class Runner:
             horizon_s=experiment.window_s if dropping else None,
             balance=Balance.RESULT if key.protocol == STEADY_OLDER else Balance.IMPROVEMENT,
         )
-        result = Simulation(self._machines, jobs, ARMS[key.arm], settings).run()
+        result = Simulation(self._machines, work.jobs, ARMS[key.arm], settings).run()
         stamps = {"inputs": inputs_digest(experiment, key.arm, key.protocol), "code": code_digest()}
         run = {"protocol": key.protocol, "load": key.load, "seed": key.seed, "arm": key.arm}
-        return text_row(run | _figures(summarize(result, jobs, self._machines, window)) | stamps)
+        figures = _figures(summarize(result, work.jobs, self._machines, work.window))
+        oracle = {"oracle_kwh": "" if work.oracle_kwh is None else work.oracle_kwh}
+        return text_row(run | figures | oracle | stamps)
 
-    def _work(self, key: RunKey) -> tuple[Jobs, MeasuredWindow | None]:
-        """Return the jobs of a row, and what is measured; None: all of it."""
+    def _work(self, key: RunKey) -> _Workload:
+        """Return the workload of a row."""
         steady = key.protocol in STEADY_PROTOCOLS
         workload_of = replace(key, protocol=STEADY if steady else key.protocol, arm="")
         if self._workload is None or self._workload_of != workload_of:
             self._workload_of = workload_of
-            if steady:
-                self._workload = self._experiment.steady_workload(self._machines, load=key.load, seed=key.seed)
-            else:
-                self._workload = self._experiment.workload(self._machines, load=key.load, seed=key.seed), None
+            self._workload = self._steady(key) if steady else self._overload(key)
         return self._workload
+
+    def _steady(self, key: RunKey) -> _Workload:
+        jobs, window = self._experiment.steady_workload(self._machines, load=key.load, seed=key.seed)
+        least = least_joules(self._machines, jobs, window, off_watts=NodeSleepSettings().off_watts)
+        return _Workload(jobs, window, least / JOULES_PER_KWH)
+
+    def _overload(self, key: RunKey) -> _Workload:
+        return _Workload(self._experiment.overload_workload(self._machines, load=key.load, seed=key.seed))
 
 
 def _figures(summary: SimulationSummary) -> dict[str, Any]:
@@ -85,14 +105,15 @@ def _figures(summary: SimulationSummary) -> dict[str, Any]:
         "end_s": summary.end_s,
         "it_kwh": summary.it_kwh,
         "facility_kwh": summary.facility_kwh,
-        "idle_kw": summary.idle_kw,
-        "idle_facility_kw": summary.idle_facility_kw,
         "peak_kw": summary.peak_kw,
         "ramp_p99_kw": summary.ramp_p99_kw,
         "core_hours": summary.work_core_hours,
         "missed": summary.missed,
         "transitions": summary.transitions,
         "power_cycles": summary.power_cycles,
+        "off_kwh": summary.off_kwh,
+        "empty_kwh": summary.empty_kwh,
+        "working_idle_kwh": summary.working_idle_kwh,
         "cores_held": summary.cores_held,
         "gpus_held": summary.gpus_held,
     }

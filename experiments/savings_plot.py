@@ -15,7 +15,6 @@ def plot_savings(
     *,
     title: str,
     axis: str,
-    apart: float = 0.0,
 ) -> None:
     """Write a picture of the IT energy that is saved.
 
@@ -25,15 +24,14 @@ def plot_savings(
         path: of the picture.
         title: of the picture.
         axis: text of the horizontal axis.
-        apart: distance of the points of two arms at the same load, so that their intervals can be told apart.
     """
     figure = Figure(figsize=(8, 4))
     axes = figure.subplots()
     arms = [arm for arm in next(iter(loads.values())) if arm != BASELINE]
-    for index, arm in enumerate(arms):
+    for arm in arms:
         savings = [paired(of[arm], of[BASELINE], less_pct("it_kwh")) for of in loads.values()]
         axes.errorbar(
-            [places[load] + (index - len(arms) / 2) * apart for load in loads],
+            [places[load] for load in loads],
             [each.mean for each in savings],
             [each.half_width or 0.0 for each in savings],
             label=arm,

@@ -1,7 +1,8 @@
 """Moves each constant of the models by its band: `python -m experiments.sensitivity` writes 07-sensitivity/.
 
-Half of the jobs of experiment 02 in half of the time, at one load, are simulated again with one constant moved, for the
-same seeds, and the saving of each arm is compared with that of the constants that ship. Bands: docs/models.md.
+Experiment 02 is simulated again at one load with one constant moved, for the same seeds, and the saving of each arm is
+compared with that of the constants that ship. Bands: docs/models.md. Settings of sleep and what servers take for a boot
+are moved, too, of the arm whose nodes sleep.
 """
 
 import copy
@@ -21,19 +22,22 @@ from experiments.config import ROOT, Experiment
 from experiments.report import write_between
 from experiments.rows import Row, text_row, write_rows
 from joulie_core.hardware.inventory import Inventory, inventory_data
+from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_core.power.server import MeasuredServer, ServerModels
 from joulie_sim.engine import job_flow
-from joulie_sim.engine.arms import ARMS
+from joulie_sim.engine.arms import ARMS, Arm, SleepingArm
+from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
-from joulie_sim.engine.summary import SimulationSummary, summarize
+from joulie_sim.engine.summary import summarize
 from joulie_sim.tables import TextTable
 
 DIRECTORY: Final = ROOT / "07-sensitivity"
 BASE: Final = "02-heterogeneous-gpu"
 LOAD: Final = 0.5
-SEEDS: Final = 2
-ARM_NAMES: Final = ("kube_default", "energy_scoring", "family_energy", "class_caps_gpu_60")
+SEEDS: Final = 1
+_SLEEPING: Final = "packing_score_sleep_shared"
+ARM_NAMES: Final = ("kube_default", "energy_scoring", "family_energy", "class_caps_gpu_75", _SLEEPING)
 SHIPPED: Final = "as shipped"
 
 
@@ -45,11 +49,16 @@ class MovedConstants:
     servers: ServerModels
     #: Of compute, memory and io work.
     sensitivities: tuple[float, ...]
+    #: Of nodes that sleep.
+    sleep: NodeSleepSettings
 
 
 def shipped() -> MovedConstants:
     """Return the constants that ship."""
-    return MovedConstants(inventory_data(), ServerModels.load(), tuple(SENSITIVITY[kind].value for kind in WorkKind))
+    sleeping = ARMS[_SLEEPING]
+    assert isinstance(sleeping, SleepingArm)
+    sensitivities = tuple(SENSITIVITY[kind].value for kind in WorkKind)
+    return MovedConstants(inventory_data(), ServerModels.load(), sensitivities, sleeping.sleep)
 
 
 def _response(name: str, field: str, value: float) -> Callable[[MovedConstants], MovedConstants]:
@@ -127,6 +136,20 @@ def _rest(factor: float) -> Callable[[MovedConstants], MovedConstants]:
     return move
 
 
+def _server_sleep(**changes: Any) -> Callable[[MovedConstants], MovedConstants]:
+    return lambda constants: replace(constants, sleep=replace(constants.sleep, **changes))
+
+
+def _policy(**changes: Any) -> Callable[[MovedConstants], MovedConstants]:
+    """Return a move of fields of a NodeSleepPolicy, by the names of `SleepSettings`."""
+
+    def move(constants: MovedConstants) -> MovedConstants:
+        sleep = constants.sleep
+        return replace(constants, sleep=replace(sleep, decision=sleep.decision.model_copy(update=changes)))
+
+    return move
+
+
 #: By what is moved, and where to.
 MOVES: Final[Mapping[tuple[str, str], Callable[[MovedConstants], MovedConstants]]] = {
     (SHIPPED, ""): lambda constants: constants,
@@ -148,6 +171,19 @@ MOVES: Final[Mapping[tuple[str, str], Callable[[MovedConstants], MovedConstants]
     ("idle power of servers", "x 1.5"): _idle_share(1.5),
     ("rest of the server", "x 0.5"): _rest(0.5),
     ("rest of the server", "x 2"): _rest(2.0),
+    ("boot of a server", "5 min"): _server_sleep(boot_s=300.0, gpu_boot_s=600.0),
+    ("boot of a server", "15 min"): _server_sleep(boot_s=900.0, gpu_boot_s=1200.0),
+    ("power of a boot over idle", "x 1"): _server_sleep(boot_over_idle=1.0),
+    ("power of a boot over idle", "x 2"): _server_sleep(boot_over_idle=2.0),
+    ("power while off", "5 W"): _server_sleep(off_watts=5.0),
+    ("power while off", "30 W"): _server_sleep(off_watts=30.0),
+    ("idleSeconds", "300"): _policy(idle_seconds=300),
+    ("idleSeconds", "1800"): _policy(idle_seconds=1800),
+    ("minAwake.spare", "1"): _policy(min_awake=MinAwakeSpec(spare=1, spare_of=SpareOf.RESOURCES)),
+    ("minAwake.spare", "4"): _policy(min_awake=MinAwakeSpec(spare=4, spare_of=SpareOf.RESOURCES)),
+    ("minAwake.spareOf", "Family"): _policy(min_awake=MinAwakeSpec()),
+    ("maxAsleepPercent", "25"): _policy(max_asleep_percent=25),
+    ("maxAsleepPercent", "80"): _policy(max_asleep_percent=80),
 }
 
 
@@ -169,21 +205,26 @@ def savings(experiment: Experiment, constants: MovedConstants, seed: int) -> dic
     """Return by arm the percent of energy below kube_default, for the jobs of a seed."""
     with constants_in_force(constants) as inventory:
         machines = experiment.machines(inventory)
-        jobs = experiment.workload(machines, load=LOAD, seed=seed)
+        jobs, window = experiment.steady_workload(machines, load=LOAD, seed=seed)
         settings = SimulationSettings(seed=seed, report_interval_s=experiment.report_interval_s)
-        found: dict[str, SimulationSummary] = {
-            name: summarize(Simulation(machines, jobs, ARMS[name], settings).run(), jobs, machines)
+        energies = {
+            name: summarize(
+                Simulation(machines, jobs, arm_of(name, constants), settings).run(), jobs, machines, window
+            ).it_kwh
             for name in ARM_NAMES
         }
-    end_s = max(each.end_s for each in found.values())
-    energies = {name: each.it_kwh_until(end_s) for name, each in found.items()}
     return {name: 100.0 * (1.0 - energy / energies["kube_default"]) for name, energy in energies.items()}
+
+
+def arm_of(name: str, constants: MovedConstants) -> Arm:
+    """Return an arm with what was moved of sleep, if its nodes sleep."""
+    arm = ARMS[name]
+    return replace(arm, sleep=constants.sleep) if isinstance(arm, SleepingArm) else arm
 
 
 def run() -> None:
     """Simulate all moves, seed by seed, and write them."""
-    full, rows = Experiment.read(BASE), []
-    experiment = replace(full, jobs=full.jobs // 2, hours=full.hours / 2)
+    experiment, rows = Experiment.read(BASE), []
     for seed in range(SEEDS):
         for (constant, value), move in MOVES.items():
             found = savings(experiment, move(shipped()), seed)

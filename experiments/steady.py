@@ -1,7 +1,8 @@
 """Tables and plot of the protocol *steady*: a window is measured after a warm-up, and the axis is what was in use.
 
 A saving is stated beside kube-scheduler's spreading, its default, and beside the better of its two strategies at that
-load: what packing alone saves needs no Joulie.
+load: what packing alone saves needs no Joulie. Beside both stands what could be saved at most by scheduling and sleep,
+see docs/decisions/0041-oracle.md.
 """
 
 from collections.abc import Mapping
@@ -21,10 +22,13 @@ from experiments.figures import (
     groups_of,
     interval_text,
     less,
+    less_pct_of,
     mean,
     mean_of,
     more,
+    of_possible_pct,
     of_protocol,
+    paired,
     shown_load,
 )
 from experiments.rows import Row
@@ -64,6 +68,10 @@ class SteadyReport:
         parts = [
             self._use(),
             self._savings(self._loads),
+            "Of what could be saved:",
+            self._of_possible(),
+            f"Where the energy goes at {load:g}:",
+            _parts(self._loads[load]),
             f"Who pays at {load:g}:",
             self._payers(self._loads[load], everything=False),
         ]
@@ -81,20 +89,37 @@ class SteadyReport:
                 "",
                 self._energy(arms),
                 "",
+                "Where it goes:",
+                "",
+                _parts(arms),
+                "",
                 self._payers(arms, everything=True),
                 "",
             ]
         return lines
 
     def _use(self) -> str:
-        """Return what was in use in the baseline, at each load."""
-        titles = ("nominal load", "cores in use, %", "GPUs in use, %")
-        rows = [
-            (f"{load:g}", *(_percent(arms[BASELINE], name) for name in ("cores_held", "gpus_held")))
-            for load, arms in self._loads.items()
-        ]
+        """Return what was in use in the baseline at each load, and what could be saved."""
+        titles = ("nominal load", "cores in use, %", "GPUs in use, %", "could be saved, %")
+        rows = []
+        for load, arms in self._loads.items():
+            base = arms[BASELINE]
+            possible = interval_text(paired(base, base, less_pct_of("oracle_kwh", "it_kwh")))
+            held = (_percent(base, name) for name in ("cores_held", "gpus_held"))
+            rows.append((f"{load:g}", *held, possible))
         seeds = len(next(iter(self._loads.values()))[BASELINE])
-        return f"{TextTable(titles, rows).markdown()}\n\nMeans over the window, {seeds} seeds."
+        return (
+            f"{TextTable(titles, rows).markdown()}\n\nMeans over the window, {seeds} seeds. What could be saved is a "
+            "bound: every job starts on arrival, jobs divide, and nodes are on only while they are needed, without any "
+            "limit of power."
+        )
+
+    def _of_possible(self) -> str:
+        columns: dict[str, Cell] = {f"at {load:g}, %": self._share(arms) for load, arms in self._loads.items()}
+        return arm_table((arm for arm in next(iter(self._loads.values())) if arm != BASELINE), columns)
+
+    def _share(self, arms: Arms) -> Cell:
+        return lambda arm: interval_text(of_possible_pct(arms[arm], arms[BASELINE]), 0)
 
     def _payers(self, arms: Arms, *, everything: bool) -> str:
         """Return a table of power cycles and waits, stretch of performance jobs and slowdown of the others, or both."""
@@ -164,6 +189,24 @@ def _with_gpu_hours(loads: _Loads) -> _Loads:
         }
         for load, arms in loads.items()
     }
+
+
+def _parts(arms: Arms) -> str:
+    """Return a table of the IT energy by what nodes do."""
+    names = {
+        "off or booting, kWh": "off_kwh",
+        "on without jobs, kWh": "empty_kwh",
+        "idle power of nodes with jobs, kWh": "working_idle_kwh",
+    }
+
+    def added(arm: str) -> str:
+        runs = arms[arm]
+        rest = mean_of(runs, "it_kwh").mean - sum(mean_of(runs, name).mean for name in names.values())
+        return f"{rest:.0f}"
+
+    columns: dict[str, Cell] = {title: mean(arms, name, 0) for title, name in names.items()}
+    table = arm_table(arms, columns | {"added by jobs, kWh": added, "all, kWh": mean(arms, "it_kwh", 0)})
+    return f"{table}\n\nThe bound is {mean(arms, 'oracle_kwh', 0)(BASELINE)} kWh."
 
 
 def _better(arms: Arms) -> str:

@@ -1,17 +1,19 @@
 """A public trace that an experiment replays, in the directory `JOULIE_DATA_DIR`."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_sim.demo.scenario import work_of
 from joulie_sim.engine.jobs import Jobs
-from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
+from joulie_sim.workload.openb import capacity_of, replay, scaled_groups
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, TraceNode, TracePod, read_nodes, read_pods
 from joulie_sim.workload.openb_nodes import node_classes
+
+_DAY_S: Final = 86_400
 
 
 class MissingTraceError(Exception):
@@ -44,18 +46,30 @@ class Trace:
         """Return the nodes, of each kind at least one."""
         return node_classes(scaled_groups(self.all_nodes, scale))
 
-    def part(self, number: int, *, of: int, pods: int) -> tuple[TracePod, ...]:
-        """Return every `of`-th pod, from that `number` on, of the `of * pods` that arrived in the shortest time.
+    def jobs_of_days(self, first: int, days: int, *, node_scale: float, load: float, longest_s: float) -> Jobs:
+        """Return the pods of whole days as jobs, at the times of the trace.
+
+        Args:
+            first: day of the trace, from 0 on.
+            days: how many.
+            node_scale: of the nodes to which the load is offered, as for `node_classes`.
+            load: share of the scarcer resource that the work, multiplied by one factor, occupies in the mean.
+            longest_s: limit of the work of one job.
 
         Raises:
-            ValueError: there is no such part.
+            ValueError: no pod was created on these days.
         """
-        if not 0 <= number < of:
-            raise ValueError(f"the trace has {of} parts, and no part {number}")
-        return densest(self.all_pods, of * pods)[number::of]
-
-    def jobs(self, pods: Sequence[TracePod], *, node_scale: float, window_s: float, load: float) -> Jobs:
-        """Return pods as jobs that arrive within the window and offer the load to the scaled nodes."""
+        begin_s, end_s = first * _DAY_S, (first + days) * _DAY_S
+        pods = [pod for pod in self.all_pods if pod.scheduled_s is not None and begin_s <= pod.created_s < end_s]
+        if not pods:
+            raise ValueError(f"the trace has no pods from day {first} to day {first + days}")
         groups = scaled_groups(self.all_nodes, node_scale)
-        items = replay(pods, capacity=capacity_of(groups), window_s=window_s, load=load, longest_s=window_s)
+        items = replay(
+            pods,
+            capacity=capacity_of(groups),
+            window_s=end_s - begin_s,
+            load=load,
+            longest_s=longest_s,
+            span=(begin_s, end_s),
+        )
         return Jobs.of(work_of(node_classes(groups), items))

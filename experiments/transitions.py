@@ -40,7 +40,7 @@ def _row(arm_name: str, values: dict[str, Any], seed: int) -> tuple[int, int]:
     assert arm.joulie is not None
     arm = replace(arm, joulie=replace(arm.joulie, policy_values=values))
     machines = experiment.machines()
-    jobs = experiment.workload(machines, load=_LOAD, seed=seed)
+    jobs, _ = experiment.steady_workload(machines, load=_LOAD, seed=seed)
     settings = SimulationSettings(seed=seed, report_interval_s=experiment.report_interval_s)
     result = Simulation(machines, jobs, arm, settings).run()
     return result.transitions, reversals(result.minutes.performance_nodes)

@@ -42,7 +42,7 @@ from joulie_api.resources import (
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
 from joulie_devcluster.host.ports import LOOPBACK, free_port
-from joulie_sim.stack.roles import load_roles
+from joulie_sim.stack.roles import load_roles, user_of
 from joulie_sim.stack.service import JoulieService, Service
 
 pytestmark = pytest.mark.e2e
@@ -53,14 +53,13 @@ NODE_CLASSES = (
     NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
 )
 
-#: Roles of what the values of this release leave switched off, and the simulator's.
-_SWITCHED_OFF = {
+#: Roles of `load_roles` for what the installed release does not do.
+_NOT_IN_THE_RELEASE = (
     "joulie-sim",
     "joulie-agent-resource-manager",
     "joulie-operator-savings",
     "joulie-operator-power-domains",
-}
-
+)
 #: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
 _CAN_I = re.compile(
     rf"^kubectl auth can-i (\S+) (\S+) (?:-n (\S+) )?--as=system:serviceaccount:{NAMESPACE}:(\S+) +# (yes|no)$",
@@ -190,9 +189,9 @@ async def _uninstall_fails(release: Release) -> None:
 
 async def _rights_are_as_written(release: Release) -> None:
     for role in load_roles():
-        service = role["metadata"]["name"].removesuffix("-sleep")
-        if service in _SWITCHED_OFF:
+        if role["metadata"]["name"] in _NOT_IN_THE_RELEASE:
             continue
+        service = user_of(role)
         account = "joulie-scheduler-extender" if service == "joulie-extender" else service
         namespace = NAMESPACE if role["kind"] == "Role" else ""
         for rule in role["rules"]:

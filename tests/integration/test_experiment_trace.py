@@ -1,4 +1,4 @@
-"""Parts of a trace that an experiment replays."""
+"""Days of a trace that an experiment replays."""
 
 import pytest
 from experiments.trace import MissingTraceError, Trace
@@ -9,8 +9,9 @@ _NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,262144,0,\nn1,96000,393216
 _HEADER = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 )
-#: One pod an hour before the others, which follow each other by a minute.
-_CREATED = (0, *range(3600, 3600 + 9 * 60, 60))
+_DAY = 86_400
+#: One pod on the first day, and two on each of two others, the first at midnight.
+_CREATED = (60, 2 * _DAY, 2 * _DAY + 7200, 3 * _DAY, 3 * _DAY + 14_400)
 
 
 @pytest.fixture
@@ -25,18 +26,21 @@ def trace(tmp_path, monkeypatch):
     Trace.read.cache_clear()
 
 
-def test_parts_have_every_nth_pod_of_the_densest_time(trace):
-    parts = [[pod.name for pod in trace.part(number, of=3, pods=3)] for number in range(3)]
-    assert parts == [["p1", "p4", "p7"], ["p2", "p5", "p8"], ["p3", "p6", "p9"]]
-    with pytest.raises(ValueError, match="3 parts"):
-        trace.part(3, of=3, pods=3)
-
-
-def test_the_jobs_of_a_part_offer_the_load_within_the_window(trace):
-    jobs = trace.jobs(trace.part(0, of=3, pods=3), node_scale=1.0, window_s=7200.0, load=0.2)
+def test_pods_of_whole_days_come_at_the_times_of_the_trace_and_offer_the_load(trace):
+    jobs = trace.jobs_of_days(2, 2, node_scale=1.0, load=0.02, longest_s=_DAY)
+    assert jobs.arrives_s.tolist() == [0.0, 7200.0, _DAY, _DAY + 14_400.0]
     # An A10, which G2 is taken for, does 0.32 of the reference's work.
-    assert float((jobs.gpus * jobs.work_s).sum()) == pytest.approx(0.32 * 0.2 * 8 * 7200.0)
-    assert jobs.arrives_s.tolist() == [0.0, 3600.0, 7200.0]
+    assert float((jobs.gpus * jobs.work_s).sum()) == pytest.approx(0.32 * 0.02 * 8 * 2 * _DAY)
+
+
+def test_work_is_no_longer_than_its_limit(trace):
+    jobs = trace.jobs_of_days(2, 2, node_scale=1.0, load=1.0, longest_s=3600.0)
+    assert jobs.work_s.tolist() == pytest.approx([0.32 * 3600.0] * 4)
+
+
+def test_days_without_pods_are_named(trace):
+    with pytest.raises(ValueError, match="no pods from day 7 to day 9"):
+        trace.jobs_of_days(7, 2, node_scale=1.0, load=0.1, longest_s=3600.0)
 
 
 @pytest.mark.parametrize("directory", [None, "elsewhere"])

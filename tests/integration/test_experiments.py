@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from experiments.aims import Aim, ArmResult, aims
+from experiments.aims import Aim, ArmResult, aims, sleep_aims
 from experiments.config import ROOT, STEADY, STEADY_OLDER, Experiment, Steady
-from experiments.figures import TITLES, less, read
+from experiments.figures import TITLES
 from experiments.report import overview, summary
 from experiments.rows import RunKey, append_row, code_digest, planned, read_rows
 from experiments.run import Runner, run, usable
@@ -56,11 +56,11 @@ def test_the_page_about_experiments_has_the_table_of_the_runs(name):
 
 @pytest.fixture
 def experiment(tmp_path):
-    """Return a minute of the first experiment, in a directory of its own, with one arm and one load."""
+    """Return a minute of the nodes of the first experiment under overload, in a directory of its own, with one arm."""
     source = Experiment.read(NAMES[0])
     (tmp_path / "nodes.yaml").write_text((source.directory / "nodes.yaml").read_text())
-    short = {"hours": 1 / 60, "node_count": 4, "loads": (0.3,), "overload": 0.5, "seeds": 1, "arms": ("kube_default",)}
-    return replace(source, **short, directory=tmp_path)
+    short = {"hours": 1 / 60, "jobs": 2000, "node_count": 4, "overload": 0.5, "seeds": 2, "arms": ("kube_default",)}
+    return replace(source, **short, steady=None, directory=tmp_path)
 
 
 def test_a_row_has_the_figures_of_every_class_and_pool(experiment):
@@ -81,7 +81,7 @@ def test_what_was_simulated_already_is_not_simulated_again(experiment):
 
 
 def test_rows_of_other_inputs_are_simulated_again(experiment):
-    row = Runner(experiment).row(RunKey("backlog", 0.3, 0, "kube_default"))
+    row = Runner(experiment).row(planned(experiment)[0])
     assert usable(experiment, [row | {"inputs": "others"}], Runner(experiment)) == {}
 
 
@@ -94,25 +94,12 @@ def test_rows_of_other_code_are_kept_if_the_first_one_comes_out_the_same(experim
     assert all(row["code"] == code_digest() for row in found.values())
 
 
-def test_energies_of_an_arm_and_what_it_is_compared_with_count_up_to_the_later_of_their_ends(tmp_path):
-    row = {"protocol": "backlog", "load": "0.5", "seed": "0", "core_hours": "10", "facility_kwh": "12"}
-    idle = {"idle_kw": "1", "idle_facility_kw": "2"}
-    for arm, kwh, end_s in (("kube_default", "10", "7200"), ("short", "5", "3600"), ("long", "10", "36000")):
-        append_row(tmp_path / "runs.csv", row | idle | {"arm": arm, "end_s": end_s, "it_kwh": kwh})
-    arms = read(tmp_path)["backlog", 0.5]
-    # Six of ten kWh, and 14 of 12 of the facility: an hour of idle nodes is added to the arm that is short.
-    assert (less(arms, "it_kwh")("short"), less(arms, "facility_kwh")("short")) == ("40.00", "-16.67")
-    # Ten of 18 kWh: eight hours of idle nodes are added to the baseline alone.
-    assert less(arms, "it_kwh")("long") == "44.44"
-    assert float(arms["long"]["0"]["joules_per_core_second"]) == 1000.0
-
-
 @pytest.fixture
 def steady(experiment):
     """Return four nodes with a load that lasts, and an older kube-scheduler for one of two arms."""
     protocol = Steady(loads=(0.3,), warm_up_hours=12.0, hours=24.0, older_scheduler=("most_allocated",))
     arms = ("kube_default", "most_allocated")
-    return replace(experiment, loads=(), overload=None, steady=protocol, arms=arms)
+    return replace(experiment, overload=None, seeds=1, steady=protocol, arms=arms)
 
 
 def test_a_load_that_lasts_is_simulated_with_both_kube_schedulers_and_a_window_of_it_measured(steady):
@@ -129,6 +116,10 @@ def test_a_load_that_lasts_is_simulated_with_both_kube_schedulers_and_a_window_o
     assert max(work) < 1.02 * min(work)
     assert 0.1 < float(rows[0]["cores_held"]) < 0.35
     assert float(rows[0]["end_s"]) > 36 * 3600.0
+    # Nothing beats what could be saved at most, which is of the workload and not of the arm.
+    oracle = {float(row["oracle_kwh"]) for row in rows}
+    assert len(oracle) == 1
+    assert 0.0 < oracle.pop() < min(float(row["it_kwh"]) for row in rows)
     assert len({row["it_kwh"] for row in rows}) == 3, "two strategies, and two ways to balance"
     assert list(usable(steady, rows, runner)) == keys
 
@@ -141,7 +132,8 @@ def test_rows_of_a_load_that_lasts_depend_on_its_window(steady):
 
 
 def _steady_rows(load, kwh_of_arms):
-    figures = {"end_s": "1", "idle_kw": "9", "facility_kwh": "20", "core_hours": "10", "peak_kw": "1"}
+    figures = {"end_s": "1", "oracle_kwh": "20", "off_kwh": "3", "empty_kwh": "7", "working_idle_kwh": "11"}
+    figures |= {"facility_kwh": "20", "core_hours": "10", "peak_kw": "1"}
     figures |= {"power_cycles": "120", "cores_held": str(load), "gpus_held": "0.25", "joules_per_core_second": "5"}
     for group in TITLES:
         figures |= {f"{group}_done": "0", f"{group}_wait_p99_s": "0", f"{group}_slowdown": "1"}
@@ -157,8 +149,11 @@ def test_savings_of_a_load_that_lasts_stand_beside_the_better_strategy_of_kube_s
     }
     report = SteadyReport(runs, nodes=40, hours=48.0)
     page = report.overview()
-    assert "| `packing_sleep` | 40.0 | 25.0 | 10.0 | 10.0 |" in page, "no idle power is added after the window"
-    assert "| 0.3 | 31.0 | 25.0 |" in page
+    assert "| `packing_sleep` | 40.0 | 25.0 | 10.0 | 10.0 |" in page
+    assert "| 0.3 | 31.0 | 25.0 | 80.0 |" in page
+    assert "| `packing_sleep` | 3 | 7 | 11 | 69 | 90 |\n\nThe bound is 20 kWh." in page
+    # 40 and 10 of 80 kWh that could be saved.
+    assert "| `packing_sleep` | 50 | 12 |" in page
     # 120 power cycles of 40 nodes in two days, and a wait of the one group that has jobs.
     assert "| `packing_sleep` | 1.5 | 71 | 0.0 |" in page
     assert "| `packing_sleep` | 1.5 | 71 | +0.0 [+0.0, +0.0] | 0.0 |" in "\n".join(report.summary())
@@ -172,9 +167,10 @@ def test_an_experiment_says_what_it_asks(name):
 
 def test_the_table_of_what_was_aimed_for_is_that_of_the_runs():
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"<!-- begin aims -->\n(.*?)\n<!-- end aims -->", page, re.DOTALL)
-    assert found
-    assert found[1] == aims(), "run `python -m experiments.report` with the names of all experiments"
+    for name, table in (("aims", aims()), ("sleep-aims", sleep_aims())):
+        found = re.search(rf"<!-- begin {name} -->\n(.*?)\n<!-- end {name} -->", page, re.DOTALL)
+        assert found
+        assert found[1] == table, "run `python -m experiments.report` with the names of all experiments"
 
 
 @pytest.mark.parametrize(

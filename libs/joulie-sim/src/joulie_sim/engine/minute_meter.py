@@ -63,4 +63,8 @@ class MinuteMeter:
         power_cycles = self._sleep.power_cycles if self._sleep is not None else 0
         records.power_cycles.append(power_cycles - self._power_cycles)
         self._power_cycles = power_cycles
+        idle = self._nodes.idle_power()
+        records.off_watts.append(idle.off)
+        records.empty_watts.append(idle.empty)
+        records.working_idle_watts.append(idle.working)
         records.draining_nodes.append(control.count(NodeState.DRAINING_PERFORMANCE) if control is not None else 0)

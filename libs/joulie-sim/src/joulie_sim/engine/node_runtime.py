@@ -101,6 +101,11 @@ class NodeRuntime:
         self.device_watts = 0.0
         self.settle()
 
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs run."""
+        return bool(self._clocks)
+
     def start(self, job: int, running: RunningJob, work_s: float) -> None:
         """Start a job now; `settle` has to follow."""
         key = (

@@ -18,6 +18,17 @@ class MeasuredWindow:
     end_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class IdlePower:
+    """Watts of all nodes that do not depend on what jobs do."""
+
+    #: Of nodes that are off, on the way to it, or boot.
+    off: float
+    #: Idle power of nodes that are on and have no jobs, and of those that have some.
+    empty: float
+    working: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRecords:
     """Arrays over jobs. A job that was not done has no end (NaN), one that never ran no start and node -1."""
@@ -52,6 +63,10 @@ class MinuteRecords:
     waking_nodes: list[int] = field(default_factory=list)
     #: Times that a node was powered off within the minute.
     power_cycles: list[int] = field(default_factory=list)
+    #: `IdlePower` at the end of the minute.
+    off_watts: list[float] = field(default_factory=list)
+    empty_watts: list[float] = field(default_factory=list)
+    working_idle_watts: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from joulie_sim.engine.facility import FacilityModel, PoweredNodes, idle_watts
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_runtime import NodeRuntime
 from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, full_load_watts
+from joulie_sim.engine.records import IdlePower
 
 
 def calibrated_models(machines: Machines) -> list[NodePowerModel]:
@@ -47,6 +48,7 @@ class RunningNodes:
         self._watts: Floats = np.array([node.watts for node in self._nodes])
         #: Watts at the wall of nodes that are off or boot.
         self._fixed: dict[int, float] = {}
+        self._has_jobs = np.zeros(len(machines), dtype=np.bool_)
         #: What agents measure.
         self.device_watts: Floats = np.array([node.device_watts for node in self._nodes])
         self._idle_watts: Floats = self._watts.copy()
@@ -72,6 +74,7 @@ class RunningNodes:
         self._changed_s[node] = now_s
         fixed = self._fixed.get(node)
         self._watts[node] = runtime.watts if fixed is None else fixed
+        self._has_jobs[node] = runtime.has_jobs
         self.device_watts[node] = runtime.device_watts if fixed is None else 0.0
 
     def fix_watts(self, node: int, watts: float | None, now_s: float) -> None:
@@ -96,6 +99,16 @@ class RunningNodes:
     def idle_watts_of(self, node: int) -> float:
         """Return the watts of a node that is on, without a job and without caps."""
         return self._idle_watts.item(node)
+
+    def idle_power(self) -> IdlePower:
+        """Return the watts that nodes draw now whatever their jobs do."""
+        on = np.ones(len(self._watts), dtype=np.bool_)
+        on[list(self._fixed)] = False
+        return IdlePower(
+            off=fsum(self._fixed.values()),
+            empty=fsum(self._idle_watts[on & ~self._has_jobs]),
+            working=fsum(self._idle_watts[on & self._has_jobs]),
+        )
 
     def next_completion_s(self) -> float:
         """Return when the next job completes; infinity if none does."""

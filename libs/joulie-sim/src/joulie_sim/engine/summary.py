@@ -17,7 +17,7 @@ from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until, per_c
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.records import MINUTE_S, MeasuredWindow, SimulationResult
+from joulie_sim.engine.records import MINUTE_S, IdlePower, MeasuredWindow, MinuteRecords, SimulationResult
 from joulie_sim.pod_figures import mean, percentile, slowdown, stretch, wait
 
 _MILLI: Final = 1000.0
@@ -71,6 +71,11 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     transitions: int
     #: Times that a node was powered off within the measured time.
     power_cycles: int = 0
+    #: Of the IT energy: nodes that were off, on the way to it, or booted; nodes that were on without jobs; and the idle
+    #: power of nodes with jobs. As at the end of each minute; the rest is what jobs added.
+    off_kwh: float = 0.0
+    empty_kwh: float = 0.0
+    working_idle_kwh: float = 0.0
     #: Number of nodes by model whose work per second is not published, and was taken as that of the reference model.
     unrated: dict[str, int] = {}
     #: By class and pool.
@@ -113,6 +118,8 @@ class _Measured:
     it_joules: float
     facility_joules: float
     watts: Floats
+    #: Joules of `IdlePower`.
+    idle_joules: IdlePower
     power_cycles: int
     #: Jobs that arrived within it, and when they started and were done; NaN where they were not.
     arrived: Bools
@@ -137,6 +144,7 @@ def _measured(result: SimulationResult, jobs: Jobs, window: MeasuredWindow | Non
             it_joules=result.it_joules,
             facility_joules=result.facility_joules,
             watts=watts,
+            idle_joules=_idle_joules(minutes, np.diff(minutes.ends_s, prepend=0.0)),
             power_cycles=result.power_cycles,
             arrived=np.ones(len(jobs), dtype=np.bool_),
             started_s=records.started_s,
@@ -154,6 +162,7 @@ def _measured(result: SimulationResult, jobs: Jobs, window: MeasuredWindow | Non
         it_joules=float(watts[within].sum()) * MINUTE_S,
         facility_joules=float(np.array(minutes.facility_watts)[within].sum()) * MINUTE_S,
         watts=watts[within],
+        idle_joules=_idle_joules(minutes, np.where(within, MINUTE_S, 0.0)),
         power_cycles=int(np.array(minutes.power_cycles)[within].sum()),
         arrived=(jobs.arrives_s >= window.begin_s) & (jobs.arrives_s < window.end_s),
         started_s=records.started_s,
@@ -161,6 +170,14 @@ def _measured(result: SimulationResult, jobs: Jobs, window: MeasuredWindow | Non
         held_s=held_s,
         received_s=received_s * share,
     )
+
+
+def _idle_joules(minutes: MinuteRecords, lengths_s: Floats) -> IdlePower:
+    off, empty, working = (
+        float((np.array(watts) * lengths_s).sum())
+        for watts in (minutes.off_watts, minutes.empty_watts, minutes.working_idle_watts)
+    )
+    return IdlePower(off, empty, working)
 
 
 def summarize(
@@ -201,6 +218,9 @@ def summarize(
         facility_joules_per_core_second=per_core_second(measured.facility_joules, core_s),
         transitions=result.transitions,
         power_cycles=measured.power_cycles,
+        off_kwh=measured.idle_joules.off / JOULES_PER_KWH,
+        empty_kwh=measured.idle_joules.empty / JOULES_PER_KWH,
+        working_idle_kwh=measured.idle_joules.working / JOULES_PER_KWH,
         unrated=machines.unrated,
         groups=_groups(jobs, measured, _POOLS, (jobs.gpus > 0).astype(np.int64)),
         hardware=_groups(jobs, measured, *_families(result, machines)),

@@ -58,10 +58,11 @@ def service_roles(namespace: str) -> list[dict[str, Any]]:
 
 def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, Any]]:
     """Return a binding to `user` for each of its roles."""
-    return [_binding(role, user) for role in roles if _user(role) == user]
+    return [_binding(role, user) for role in roles if user_of(role) == user]
 
 
-def _user(role: Mapping[str, Any]) -> str:
+def user_of(role: Mapping[str, Any]) -> str:
+    """Return the name of the user whose permissions the role has, which is that of its service."""
     name = str(role["metadata"]["name"])
     for suffix in (_RESOURCE_MANAGER, _SLEEP, _SAVINGS, _POWER_DOMAINS):
         name = name.removesuffix(suffix)

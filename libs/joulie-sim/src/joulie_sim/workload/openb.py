@@ -71,13 +71,28 @@ def densest(pods: Sequence[TracePod], count: int) -> tuple[TracePod, ...]:
 
 
 def replay(
-    pods: Sequence[TracePod], *, capacity: Capacity, window_s: float, load: float, longest_s: float
+    pods: Sequence[TracePod],
+    *,
+    capacity: Capacity,
+    window_s: float,
+    load: float,
+    longest_s: float,
+    span: tuple[int, int] | None = None,
 ) -> tuple[WorkItem, ...]:
-    """Return the pods as a workload that arrives within `window_s` and offers `load` of the capacity over it."""
+    """Return the pods as a workload that arrives within `window_s` and offers `load` of the capacity over it.
+
+    Args:
+        pods: of the trace.
+        capacity: of the nodes.
+        window_s: in which the pods arrive.
+        load: in the mean over the window.
+        longest_s: limit of the work of a pod.
+        span: seconds of the trace that become the window; None: from the first arrival to the last one.
+    """
     if not pods:
         return ()
-    start_s = min(pod.created_s for pod in pods)
-    span_s = max(1, max(pod.created_s for pod in pods) - start_s)
+    start_s, stop_s = span or (min(pod.created_s for pod in pods), max(pod.created_s for pod in pods))
+    span_s = max(1, stop_s - start_s)
     items = [_item(pod, arrives_s=(pod.created_s - start_s) / span_s * window_s) for pod in pods]
     return fit_durations(
         items, capacity=capacity, window_s=window_s, load=load, bounds=DurationBounds(longest_s=longest_s)
