@@ -42,6 +42,7 @@ def test_a_node_whose_power_is_not_known_leaves_all_sums_above_it_unknown_and_ha
     assert found["a"].sums.in_force_mw is None
     assert found["b"].sums.in_force_mw == 500_000
     assert (found["feed"].unknown, found["b"].unknown) == ({"n1"}, set())
+    assert (found["feed"].known_mw, found["a"].known_mw) == (1_000_000, 500_000)
     assert found["a"].sums.allocated_mw == 500_000
     assert [each.node for each in found["feed"].lowered] == []
 

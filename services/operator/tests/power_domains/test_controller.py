@@ -146,6 +146,19 @@ async def test_a_node_that_becomes_unknown_is_told_at_the_next_pass(world):
     )
 
 
+async def test_nodes_that_are_known_to_exceed_the_limit_do_so_whatever_the_others_draw(world):
+    world.put("rack", 600, nodeSelector={"rack": "a"})
+    for name, power in (("n1", (500, 100, None, 200)), ("n2", (500, 100, None, 200)), ("n3", None)):
+        world.put_node(name, rack="a", power=power)
+    await world.look()
+    assert world.condition("rack", "Held") == (
+        "False",
+        "AboveLimit",
+        "the nodes may draw at least 1000 W together, above 600 W; nothing is lowered",
+    )
+    assert "inForceWatts" not in world.status("rack")
+
+
 async def test_a_node_that_a_defect_hides_is_unknown_and_the_others_go_on(world):
     world.put("rack", 1_000, nodeSelector={"rack": "a"})
     world.put_node("n1", rack="a")

@@ -97,7 +97,7 @@ _STATED = {"joulie.io/hw.cpu-model": "AMD EPYC 7763", "joulie.io/hw.cpu-sockets"
         # Nothing says that there are no GPUs.
         (_STATED, None),
         # A model that is not in the inventory, and a count without a model.
-        (_STATED | {"joulie.io/hw.gpu-count": "0", "joulie.io/hw.cpu-model": "Somebody's CPU"}, None),
+        (_STATED | {"joulie.io/hw.gpu-count": "0", "joulie.io/hw.cpu-model": "CPU of 2040"}, None),
         (_STATED | {"joulie.io/hw.gpu-count": "8"}, None),
     ],
 )

@@ -37,8 +37,9 @@ class ObservedDomain:
 
     sums: DomainSums
     nodes: frozenset[NodeName]
-    #: Nodes whose highest power is not known.
+    #: Nodes whose highest power is not known, and the sum of that of the others.
     unknown: frozenset[NodeName]
+    known_mw: int
     #: Nodes that would be limited below their highest power.
     limited: int
     #: The largest difference first.
@@ -76,6 +77,7 @@ def _domains(
             sums=decision.domains[domain.name],
             nodes=frozenset(names),
             unknown=frozenset(names & unknown),
+            known_mw=sum(nodes[name].max_mw or 0 for name in names),
             limited=len(names & limited),
             lowered=tuple(
                 sorted((lowered[name] for name in names & lowered.keys()), key=lambda each: (-_lack(each), each.node))

@@ -137,8 +137,10 @@ def _floors(problems: tuple[DomainProblem, ...]) -> Condition:
 def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomain) -> Condition:
     usable = f"{spec.usable_watts} W"
     in_force = observed.sums.in_force_mw
-    if in_force is not None and in_force > spec.usable_watts * MW_PER_WATT:
-        message = f"the nodes may draw {_watts(in_force)} together, above {usable}; nothing is lowered"
+    if observed.known_mw > spec.usable_watts * MW_PER_WATT:
+        # Nodes of which nothing is known only add to it.
+        least = "" if in_force is not None else "at least "
+        message = f"the nodes may draw {least}{_watts(observed.known_mw)} together, above {usable}; nothing is lowered"
         return _condition("Held", ConditionStatus.FALSE, "AboveLimit", message)
     if outcome.unread:
         message = f"objects that cannot be read may belong to it: {_names(outcome.unread)}"
