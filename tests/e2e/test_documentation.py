@@ -48,9 +48,10 @@ pytestmark = pytest.mark.e2e
 _NODE, _POD = "epyc-0", "train"
 #: What stands for a name in the commands.
 _NAMES = {"NODE": _NODE, "POD": _POD, "VERB": "status"}
-#: No services run, so that there is something to find, and no ledger of savings.
+#: No services run, so that there is something to find, and neither a ledger of savings nor holders of devices.
 _EXIT_CODES = {
     "kubectl joulie doctor": 1,
+    f"kubectl joulie devices {_NODE}": 3,
     "kubectl joulie savings --since 7d --price 0.25 --grams-per-kwh 350": 3,
 }
 #: Of BMCs, as they were before the out-of-band service asked for approved addresses.
