@@ -34,6 +34,7 @@ def status(age_s=0.0, **fields):
     "fields",
     [
         {"observedGeneration": 4},
+        {"mode": None},
         {"nodes": 5},
         {"unknownNodes": 1},
         {"inForceWatts": None},
@@ -63,6 +64,9 @@ def test_a_state_that_has_changed_is_due_at_once(fields):
         ({"shortfallWatts": 11}, StatusChange.NUMBERS),
         ({"drawn": {"measuredWatts": 611, "measuredNodes": 4}}, StatusChange.NUMBERS),
         ({"drawn": {"measuredWatts": 600, "measuredNodes": 3, "unknownNodes": 1}}, StatusChange.NUMBERS),
+        ({"drawn": {"measuredWatts": 600, "measuredNodes": 4, "modelledNodes": 1}}, StatusChange.NUMBERS),
+        ({"drawn": {"measuredWatts": 600, "measuredNodes": 4, "unknownNodes": 1}}, StatusChange.NUMBERS),
+        ({"drawn": {"measuredWatts": 600, "measuredNodes": 5}}, StatusChange.NUMBERS),
         ({"limitedNodes": 3}, StatusChange.NUMBERS),
         ({"loweredNodes": 2}, StatusChange.NUMBERS),
         ({"lowered": [_BASE["lowered"][0] | {"node": "n2"}]}, StatusChange.NUMBERS),
@@ -80,9 +84,20 @@ def test_numbers_are_due_once_a_minute(age_s, due):
     assert is_due(status(age_s), status(allocatedWatts=500), 1_000, _NOW_S) is due
 
 
-@pytest.mark.parametrize(("age_s", "due"), [(299, False), (300, True), (-1, True)])
+@pytest.mark.parametrize(("age_s", "due"), [(0, False), (1, False), (299, False), (300, True), (-1, True)])
 def test_what_has_not_changed_is_due_with_the_heartbeat(age_s, due):
     assert is_due(status(age_s), status(), 1_000, _NOW_S) is due
+
+
+def test_modelled_watts_count_as_measured_ones_do():
+    before = status(drawn={"modelledWatts": 600, "modelledNodes": 4})
+    after = status(drawn={"modelledWatts": 611, "modelledNodes": 4})
+    assert change_of(before, after, 1_000) is StatusChange.NUMBERS
+
+
+def test_where_nothing_is_observed_nothing_changes():
+    empty = {name: None for name in _BASE if name != "conditions"} | {"lowered": []}
+    assert change_of(status(**empty), status(**empty), 1_000) is StatusChange.NONE
 
 
 def test_a_status_without_a_time_is_due():

@@ -5,7 +5,7 @@ or goes are written at the next pass; watts that have moved by more than a share
 nodes, at most once a minute; all else with the heartbeat, so that a reader can tell an old status from a current one.
 """
 
-from enum import Enum
+from enum import Enum, auto
 from typing import Final
 
 from joulie_core.kinds import PowerDomainStatus
@@ -24,9 +24,9 @@ _NO_POWER: Final = DrawnPower()
 class StatusChange(Enum):
     """Kind of a change."""
 
-    NONE = "none"
-    NUMBERS = "numbers"
-    STATE = "state"
+    NONE = auto()
+    NUMBERS = auto()
+    STATE = auto()
 
 
 def change_of(before: PowerDomainStatus, after: PowerDomainStatus, limit_watts: int) -> StatusChange:
