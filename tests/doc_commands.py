@@ -46,6 +46,7 @@ ON_A_CLUSTER: Final = (
     ("docs/power-budgets.md", "Begin"),
     ("docs/power-budgets.md", "Leave"),
     ("docs/holders.md", "Holders of devices"),
+    ("docs/class-limits.md", "Trying it"),
     ("docs/live-page.md", "Opening it"),
     ("docs/monitoring.md", "Monitoring"),
     ("docs/troubleshooting.md", "Troubleshooting"),

@@ -35,6 +35,7 @@ def text() -> str:
             ("savings", permissions.savings),
             ("power-domains", permissions.power_domains),
             ("holders", permissions.holders),
+            ("class-limits", permissions.class_limits),
         )
     )
 

@@ -108,17 +108,36 @@ _EXPLANATION: Final[dict[str, Any]] = {
         )
     ],
 }  # fmt: skip
+_LIMITED: Final = {
+    "reason": "ClockLimited",
+    "allowedSlowdown": "10%",
+    "clockMhz": 1282,
+    "heldClockMhz": 1410,
+    "now": {
+        "clockBound": "none",
+        "limited": False,
+        "savedWatts": {"lower": 43.3, "upper": 70.1},
+        "slowdownPct": {"lower": 0.0, "upper": 10.0},
+    },
+}
+
+
+def _not_limited(reason: str, bound: str) -> dict[str, Any]:
+    return {"reason": reason, "now": {"clockBound": bound, "limited": False}}
+
+
 #: GPUs of one node: one of a standard pod, one that a performance pod shares, one of a pod that has just started.
 _DEVICES: Final = [
     {"uuid": f"GPU-{index}", "index": index, "heldAs": held_as, "reason": reason, "message": message,
      "holderCount": len(holders), "watts": watts, "holders": [
          {"namespace": "ml", "pod": pod, "container": "main", "workloadClass": workload_class}
-         for pod, workload_class in holders]}
-    for index, (held_as, reason, message, watts, *holders) in enumerate((
-        ("standard", "AllStandard", "", 287.5, ("train-0", "standard")),
-        ("performance", "PerformancePod", "", 301.0, ("batch-7", "standard"), ("serve-1", "performance")),
-        ("unknown", "PodTooNew", "pod ml/train-1", 62.0, ("train-1", "unknown")),
-        ("free", "NoPod", "", 58.5),
+         for pod, workload_class in holders], "classLimit": limit}
+    for index, (held_as, reason, message, watts, limit, *holders) in enumerate((
+        ("standard", "AllStandard", "", 287.5, _LIMITED, ("train-0", "standard")),
+        ("performance", "PerformancePod", "", 301.0, _not_limited("NoSlowdownAllowed", "none"),
+         ("batch-7", "standard"), ("serve-1", "performance")),
+        ("unknown", "PodTooNew", "pod ml/train-1", 62.0, _not_limited("HolderUnknown", "idle"), ("train-1", "unknown")),
+        ("free", "NoPod", "", 58.5, _not_limited("Free", "idle")),
     ))
 ]  # fmt: skip
 #: The command that is shown of each verb.

@@ -329,6 +329,42 @@ def test_the_agent_reads_pods_and_resource_slices_only_where_it_follows_holders(
         assert ("holders" in containers(find(manifests, "DaemonSet", "joulie-agent"))) is is_on
 
 
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [
+        ({}, None),
+        ({"holders": {"enabled": True}}, "Shadow"),
+        ({"holders": {"enabled": True}, "classLimits": {"mode": "Shadow", "defaultMaxSlowdown": "10%"}}, "Shadow"),
+        ({"holders": {"enabled": True}, "classLimits": {"mode": "Off"}}, "Off"),
+        # As YAML reads Off without quotes.
+        ({"holders": {"enabled": True}, "classLimits": {"mode": False}}, "Off"),
+    ],
+)
+def test_the_agent_shows_limits_by_class_and_reads_namespaces_only_where_it_follows_holders(helm: Helm, agent, shown):
+    manifests = helm.render({"agent": agent})
+    env = env_of(containers(find(manifests, "DaemonSet", "joulie-agent"))["controller"])
+    assert env.get("CLASS_LIMITS") == shown
+    assert env.get("DEFAULT_MAX_SLOWDOWN") == (
+        None if shown is None else agent.get("classLimits", {}).get("defaultMaxSlowdown", "0%")
+    )
+    role = find(manifests, "ClusterRole", "joulie-agent")
+    granted = {name for rule in role["rules"] for name in rule["resources"]}
+    assert ("namespaces" in granted) is (shown == "Shadow")
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ({"classLimits": {"mode": "Shadow"}}, "set agent.holders.enabled"),
+        ({"classLimits": {"mode": "Shadow"}, "holders": {"enabled": True}, "mode": "pool"}, "agent.mode: daemonset"),
+        ({"classLimits": {"mode": "Enforce"}, "holders": {"enabled": True}}, "Enforce is not built"),
+    ],
+)
+def test_limits_by_class_that_cannot_be_are_refused_with_the_way_out(helm: Helm, agent, message):
+    with pytest.raises(HelmError, match=re.escape(message)):
+        helm.render({"agent": agent})
+
+
 def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")

@@ -236,6 +236,12 @@
   resources: [resourceslices]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.rules.agent.class-limits" -}}
+# How much longer their pods may run.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+{{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
   resources: [nodes, pods]

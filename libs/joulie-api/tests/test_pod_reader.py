@@ -166,6 +166,23 @@ def test_a_resize_of_a_sidecar_counts():
     assert read_pod(msgspec.json.encode(pod)).demand.cpu_cores == 6
 
 
+@pytest.mark.parametrize("field", [b"allocatedResources", b"resources"])
+def test_a_resize_counts_however_the_name_of_its_field_is_written(field):
+    pod = msgspec.json.encode(running(state(allocated="4", in_force="4")))
+    head, status = pod.split(b'"containerStatuses"')
+    status = status.replace(b'"' + field, b'"\\u%04x' % field[0] + field[1:])
+    only = b"resources" if field == b"allocatedResources" else b"allocatedResources"
+    assert read_pod(head + b'"containerStatuses"' + status.replace(b'"' + only, b'"none')).demand.cpu_cores == 4
+
+
+def test_containers_that_are_equal_but_for_a_long_environment_have_the_same_demand(computed):
+    pods = life()[2:3] * 2
+    texts = [msgspec.json.encode(pod) for pod in pods]
+    texts[1] = texts[1].replace(b'"resources"', b'"env":[{"name":"A","value":"' + 5000 * b"x" + b'"}],"resources"', 1)
+    assert [read_pod(text).demand.cpu_cores for text in texts] == [2, 2]
+    assert len(computed) == 1
+
+
 def test_the_names_of_containers_and_their_state_make_no_pods_of_different_demand(computed):
     pods = [running(), running(state())]
     pods[1]["spec"]["containers"][0]["name"] = pods[1]["status"]["containerStatuses"][0]["name"] = "other"

@@ -30,6 +30,10 @@
     {{- if include "joulie.holders.enabled" . }}
     - name: HOLDERS_SOCKET
       value: /run/joulie/holders.sock
+    - name: CLASS_LIMITS
+      value: {{ ternary "Shadow" "Off" (not (empty (include "joulie.classLimits.shown" .))) | quote }}
+    - name: DEFAULT_MAX_SLOWDOWN
+      value: {{ $agent.classLimits.defaultMaxSlowdown | quote }}
     {{- end }}
     {{- if $agent.actuator.nvidia.enabled }}
     # Where the NVIDIA runtime is the default one, it must not mount anything here.

@@ -206,6 +206,8 @@ class GpuHandler:
             limit_mw=_known(found.limit_mw),
             clock_limit_mhz=_known(found.clock_limit_mhz),
             clock_bound=found.clock_bound,
+            clock_mhz=found.clock_mhz,
+            busy_pct=found.busy_pct,
             failure=next(
                 (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
             ),

@@ -86,13 +86,16 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
 
 
 class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts, the managed limit on its graphics clock, and what bounds it."""
+    """Power and limit of one GPU, in milliwatts, its graphics clock, and how busy it is, in percent of the time."""
 
     uuid: str
     power_mw: int | None = None
     limit_mw: int | None = None
+    #: The managed limit on its graphics clock.
     clock_limit_mhz: int | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    clock_mhz: int | None = None
+    busy_pct: int | None = None
     failure: HardwareFailure | None = None
 
 

@@ -31,7 +31,7 @@ struct stub_gpu {
     volatile uint32_t no_clock_reasons; /* a device, or a guest, that tells none */
     /* AMD SMI: readings of the firmware so far, and those of them under each kind of limit. */
     volatile uint32_t readings, power_readings, thermal_readings;
-    volatile uint32_t activity_pct;
+    volatile uint32_t activity_pct;     /* of the graphics engine, also NVML's */
 };
 
 struct stub_state {

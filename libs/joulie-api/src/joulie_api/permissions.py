@@ -19,6 +19,7 @@ from joulie_api.resources import (
     DEVICE_CLASSES,
     EVENTS,
     LEASES,
+    NAMESPACES,
     NODE_BMCS,
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
@@ -95,12 +96,15 @@ class Permissions:
     power_domains: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
+    #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
+    class_limits: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        optional = (self.resource_manager, self.sleep, self.savings, self.power_domains, self.holders)
-        return tuple(grant for scope in (self.cluster, self.namespace, *optional) for grant in scope)
+        always, of_nodes = (self.cluster, self.namespace), (self.resource_manager, self.holders, self.class_limits)
+        optional = (self.sleep, self.savings, self.power_domains, *of_nodes)
+        return tuple(grant for scope in (*always, *optional) for grant in scope)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -173,6 +177,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
                 Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
             ),
+            class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)

@@ -102,23 +102,27 @@ class PodFields(msgspec.Struct, omit_defaults=True):
         meta.name = meta.uid = ""
         if spec is not None:
             node, spec.node_name = spec.node_name or None, None
-            constrained = any(map(_says, (spec.node_selector, spec.affinity, spec.topology_spread_constraints)))
+            constrained = _says(spec.node_selector) or _says(spec.affinity) or _says(spec.topology_spread_constraints)
             spec.topology_spread_constraints = msgspec.UNSET
-            containers, init_containers = (
-                _items(_CONTAINERS, spec.containers),
-                _items(_CONTAINERS, spec.init_containers),
-            )
             claims = spec.resource_claims is not msgspec.UNSET
-            if not claims:
-                resizing = _resizing(containers, init_containers, self.status or _Status())
-            spec.containers, spec.init_containers = _written(containers), _written(init_containers)
+            if claims or _may_be_resized(self.status):
+                containers, init_containers = (
+                    _items(_CONTAINERS, spec.containers),
+                    _items(_CONTAINERS, spec.init_containers),
+                )
+                if not claims:
+                    resizing = _resizing(containers, init_containers, self.status or _Status())
+                spec.containers, spec.init_containers = _written(containers), _written(init_containers)
+            else:
+                spec.containers, spec.init_containers = _nameless(spec.containers), _nameless(spec.init_containers)
             if claims:
                 demand, _ = _demand(_checked(_ENCODER.encode(self)), claimed_gpus)
                 return DemandingPod(uid, node, phase, annotation, demand, with_claims=True, constrained=True)
         # Only claims depend on the namespace and on the rest of the status.
         meta.namespace, self.status = "", resizing
-        fields = _checked(_ENCODER.encode(self))
-        demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
+        fields = _ENCODER.encode(self)
+        # Fields that are kept are too short to have too many parts.
+        demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(_checked(fields))
         if is_open:
             demand, _ = _demand(fields, claimed_gpus)
         return DemandingPod(
@@ -149,6 +153,34 @@ _STATUSES: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
 _QUANTITIES: Final = msgspec.json.Decoder(WireQuantities | None)
 _RESOURCES: Final = msgspec.json.Decoder(WireRequests | None)
 T = TypeVar("T")
+
+
+def _may_be_resized(status: _Status | None) -> bool:
+    """Return whether the state of a container may say what it holds, as the kubelet does once it has started it."""
+    for part in (status.container_statuses, status.init_container_statuses) if status is not None else ():
+        if isinstance(part, msgspec.UnsetType):
+            continue
+        raw = bytes(part)
+        # With a backslash the name of a field could be written in another way.
+        if b'"allocatedResources"' in raw or b'"resources"' in raw or b"\\" in raw:
+            return True
+    return False
+
+
+def _nameless(containers: _Part) -> _Part:
+    """Return what a demand depends on of containers that are as their spec has them."""
+    if isinstance(containers, msgspec.UnsetType):
+        return containers
+    raw = bytes(containers)
+    return _kept_nameless(raw) if len(raw) <= _MAX_KEPT_BYTES else _kept_nameless.__wrapped__(raw)
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_nameless(raw: bytes) -> _Part:
+    items = _items(_CONTAINERS, msgspec.Raw(raw))
+    for each in items or ():
+        each.name = ""
+    return _written(items)
 
 
 def _resizing(

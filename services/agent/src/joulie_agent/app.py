@@ -18,6 +18,8 @@ from joulie_agent.backends.headers import SecretHeaders
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
+from joulie_agent.class_limits.namespaces import NamespacesWatch
+from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.holders.answer import fetch_answer
 from joulie_agent.holders.cluster import NodePodsWatch
@@ -32,6 +34,7 @@ from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
+from joulie_core.class_caps.held_limit import HolderPods
 from joulie_core.hardware.inventory import Inventory
 
 _KHZ_PER_MHZ: Final = 1000
@@ -68,6 +71,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             wall_time=time.time,
             failures=app.failures,
             held=follower.current if follower else None,
+            shadow=_shadow_limits(app, settings, client, host, follower) if follower else None,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
@@ -88,10 +92,31 @@ def _follow_holders(
     )
     follower = HoldersFollower(sources, changed=partial(workers.wake, settings.node_name))
     app.watch(watch.pods)
-    app.report(watch.slices)
-    app.spawn("resource slices", watch.watch_slices())
+    for reflector in watch.slices.reflectors:
+        app.report(reflector)
+    app.spawn("resource slices", watch.slices.run())
     app.spawn("device holders", follower.run())
     return follower
+
+
+def _shadow_limits(
+    app: App, settings: AgentSettings, client: KubeClient, host: PowerBackend, follower: HoldersFollower
+) -> ShadowLimits | None:
+    """Return the limits by class that the GPUs of this machine would have; None where they are not followed."""
+    if not settings.shows_class_limits:
+        return None
+    namespaces = NamespacesWatch(client)
+    # Not in the readiness of the process: a Namespace that was not seen allows nothing, and that is shown.
+    app.report(namespaces.reflector)
+    app.spawn("watch namespaces", namespaces.reflector.run())
+
+    def pods() -> HolderPods | None:
+        found = follower.pods()
+        if found is None:
+            return None
+        return HolderPods(found.pods, namespaces.annotations, settings.default_max_slowdown)
+
+    return ShadowLimits(ShadowSources(follower.current, pods, host.gpu_clocks), Inventory.load())
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from typing import Final
 
 from joulie_agent.holders.report import device_reports
 from joulie_core.holders.held import HeldDevice
+from joulie_core.kinds.held_devices import ClassLimitReport
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, PowerReading, TelemetryProfileStatus
 from joulie_core.timestamps import age_seconds, rfc3339
 
@@ -35,6 +36,7 @@ def compose(
     now_s: float,
     held: Sequence[HeldDevice] | None = None,
     watts_of: Mapping[str, float | None] = MappingProxyType({}),
+    limits: Mapping[str, ClassLimitReport] = MappingProxyType({}),
 ) -> TelemetryProfileStatus:
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
@@ -47,6 +49,7 @@ def compose(
         now_s: wall time, seconds since the epoch.
         held: the node's GPUs and what holds them; None where that is not followed.
         watts_of: power of each GPU, by UUID.
+        limits: the limit that each GPU would have by the class of its holders, by UUID.
     """
     old = last.control or ControlReports()
     power = _power(last.power, cpu_watts, gpu_watts, now_s)
@@ -55,7 +58,7 @@ def compose(
     return TelemetryProfileStatus(
         control=ControlReports(cpu=_control(old.cpu, cpu, now_s), gpu=_control(old.gpu, gpu, now_s)),
         power=power,
-        devices=None if held is None else device_reports(held, watts_of, before or ()),
+        devices=None if held is None else device_reports(held, watts_of, before or (), limits),
     )
 
 

@@ -17,6 +17,8 @@ from typing import Final
 import structlog
 
 from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.class_limits.report import limit_reports
+from joulie_agent.class_limits.shadow import ShadowLimits, ShadowState
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
 from joulie_agent.enforce.places import announced
@@ -39,6 +41,7 @@ from joulie_core.timestamps import rfc3339
 #: Work whose unexpected errors are counted apart.
 _REGULAR: Final = "node pass"
 _SAMPLE: Final = "DVFS sample"
+_SHADOW: Final = "limits by class"
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
 DEBOUNCE_S: Final = 0.1
@@ -67,6 +70,8 @@ class WorkerDeps:
     failures: Failures
     #: What holds the GPUs of this machine, or None before that is known; None where it is not followed.
     held: Callable[[], Sequence[HeldDevice] | None] | None = None
+    #: The limits by class that the GPUs of this machine would have; None where they are not followed.
+    shadow: ShadowLimits | None = None
 
 
 class NodeWorker:
@@ -199,6 +204,7 @@ class NodeWorker:
         if tick.released:
             self.wake()
         self._show(inputs, tick)
+        self.view.shadow = self._shadowed(tick, now)
         wall_time = rfc3339(self._deps.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
         await publisher.status_profile(self._node, inputs.route, informers.status_profile(self._node.name))
@@ -209,6 +215,18 @@ class NodeWorker:
             watts_of={each.gpu: each.power_watts for each in tick.gpu_reading.gpus} if tick.gpu_reading else {},
         )
         return False
+
+    def _shadowed(self, tick: Tick, now: float) -> ShadowState | None:
+        """Return the limits by class; None where they are not followed. What sets nothing must not stop what does."""
+        if self._deps.shadow is None:
+            return None
+        try:
+            state = self._deps.shadow.step(tick.gpu_reading, tick.gpu, tick.hardware.status, now)
+        except Exception as error:  # noqa: BLE001 - as for a pass
+            self._deps.failures.internal_error(_SHADOW, error, node=self._node.name)
+            return None
+        self._deps.failures.worked(_SHADOW, node=self._node.name)
+        return state
 
     async def _announce(self, inputs: Inputs) -> None:
         """Publish what is about to be put in force at an endpoint, for the next agent if this one ends meanwhile."""
@@ -289,6 +307,7 @@ class NodeWorker:
             now_s=self._deps.wall_time(),
             held=self._deps.held() if self._deps.held else None,
             watts_of=watts_of,
+            limits=limit_reports(self.view.shadow) if self.view.shadow else {},
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control

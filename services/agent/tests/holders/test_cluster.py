@@ -73,7 +73,7 @@ async def test_the_pods_of_the_node_alone_are_followed(fake_api, fake_client):
     fake_api.put_all([started(make_pod("mine", node="n1")), make_pod("other", node="n2"), make_pod("pending")])
     watch = NodePodsWatch(fake_client, "n1")
     assert watch.current() is None
-    tasks = [asyncio.create_task(each) for each in (watch.pods.run(), watch.watch_slices())]
+    tasks = [asyncio.create_task(each) for each in (watch.pods.run(), watch.slices.run())]
     try:
         await watch.pods.wait_synced()
         async with asyncio.timeout(60):

@@ -15,7 +15,7 @@ from joulie_core.holders.records import (
     NoListing,
     PluginDevice,
 )
-from joulie_core.kinds.held_devices import HolderClass
+from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport, HolderClass
 
 GPU = NodeGpu("GPU-a", "NVIDIA")
 POD = NodePod("team", "train", "u", True, WorkloadClass.STANDARD, 100.0, {"NVIDIA": 1})
@@ -114,3 +114,28 @@ def test_power_stays_as_it_was_where_the_nodes_power_was_not_written_anew():
     assert device_reports([device()], {"GPU-a": 200.0}, before)[0].watts == 100.12
     assert device_reports([device("GPU-b")], {"GPU-b": 200.0}, before)[0].watts == 200.0
     assert device_reports([device()], {})[0].watts is None
+
+
+def limited(clock_mhz, saved):
+    now = ClassLimitNow(clock_bound="none", saved_watts=BandReport(lower=saved, upper=saved))
+    return {"GPU-a": ClassLimitReport(reason="ClockLimited", clock_mhz=clock_mhz, now=now)}
+
+
+def test_what_a_limit_would_change_is_as_old_as_the_power_and_the_limit_itself_is_not():
+    before = device_reports([device()], {"GPU-a": 100.0}, limits=limited(1200, 10.0))
+
+    same = device_reports([device()], {"GPU-a": 200.0}, before, limited(1200, 20.0))
+    assert same == before
+    other = device_reports([device()], {"GPU-a": 200.0}, before, limited(1300, 20.0))
+    assert (other[0].class_limit, other[0].watts) == (limited(1300, 20.0)["GPU-a"], 100.0)
+    later = device_reports([device()], {"GPU-a": 200.0}, (), limited(1200, 20.0))
+    assert later[0].class_limit.now.saved_watts.upper == 20.0
+    assert device_reports([device()], {}, before)[0].class_limit is None
+
+
+async def test_the_pods_are_those_of_the_last_look(node):
+    assert node.follower.pods() is None
+    await node.look()
+    pods = node.pods
+    node.pods = NodePods({})
+    assert node.follower.pods() is pods

@@ -521,7 +521,7 @@ def test_an_error_of_the_package_itself_is_a_failure_of_the_backend(library, pac
 
 
 def test_the_state_of_the_clock_is_the_graphics_clock_and_what_the_metrics_say(library, package):
-    assert library.clock_state(GPU) == ClockState(1900, ClockBound.IDLE)
+    assert library.clock_state(GPU) == ClockState(1900, ClockBound.IDLE, 0)
     package.answers["amdsmi_get_clock_info"] = {"clk": "N/A"}
     assert library.clock_state(GPU).clock_mhz is None
 

@@ -60,6 +60,7 @@ class Package(ModuleType):
             "nvmlDeviceGetClockInfo": 1755,
             "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
+            "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=87, memory=5),
         }
         #: By place: the handle of a MIG device, which is its UUID too, or an error.
         self.mig_devices = {0: "MIG-a", 1: NOT_FOUND, 2: "MIG-b"}
@@ -337,21 +338,36 @@ def test_a_driver_that_was_replaced_has_a_hint(library, package):
 
 
 def test_the_state_of_the_clock_is_the_graphics_clock_and_the_reasons_by_their_present_name(library, package):
-    assert library.clock_state(GPU) == ClockState(1755, ClockBound.POWER_LIMIT)
-    assert package.calls == [("nvmlDeviceGetClockInfo", GPU, 0), ("nvmlDeviceGetCurrentClocksEventReasons", GPU)]
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.POWER_LIMIT, 87)
+    assert package.calls == [
+        ("nvmlDeviceGetClockInfo", GPU, 0),
+        ("nvmlDeviceGetCurrentClocksEventReasons", GPU),
+        ("nvmlDeviceGetUtilizationRates", GPU),
+    ]
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, 13])
 def test_what_a_gpu_or_an_older_driver_does_not_have_of_the_state_is_unknown(code, library, package):
     package.failures["nvmlDeviceGetCurrentClocksEventReasons"] = code
-    assert library.clock_state(GPU) == ClockState(1755, ClockBound.THERMAL), "by its older name"
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.THERMAL, 87), "by its older name"
     package.failures["nvmlDeviceGetCurrentClocksThrottleReasons"] = code
-    assert library.clock_state(GPU) == ClockState(1755, ClockBound.UNKNOWN)
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.UNKNOWN, 87)
     package.failures["nvmlDeviceGetClockInfo"] = code
+    assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN, 87)
+    package.failures["nvmlDeviceGetUtilizationRates"] = code
     assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN)
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons"])
+@pytest.mark.parametrize(("reported", "busy_pct"), [(0, 0), (100, 100), (101, None), (2**32 - 1, None)])
+def test_a_busy_time_above_all_of_the_time_is_no_figure(reported, busy_pct, library, package):
+    package.answers["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=reported, memory=0)
+    assert library.clock_state(GPU).busy_pct == busy_pct
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetUtilizationRates"],
+)
 def test_any_other_error_fails_the_state_of_the_clock(function, library, package):
     package.failures[function] = NO_PERMISSION
     assert failure_of(lambda: library.clock_state(GPU)).failure.reason is Reason.NOT_PERMITTED

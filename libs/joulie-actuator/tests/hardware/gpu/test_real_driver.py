@@ -52,6 +52,9 @@ def test_a_real_gpu_has_limits_and_clocks_in_plausible_units(driver, record_prop
         assert isinstance(power, HardwareFailure) or 1_000 < power < 5_000_000, "milliwatts"
         assert device.limits is None or 10_000 < device.limits.low < device.limits.high < 5_000_000
         assert device.current_mw is None or device.current_mw <= device.max_mw
+        reading = driver.read(device.uuid)
+        assert isinstance(reading, HardwareFailure) or reading.clock_mhz is None or 0 < reading.clock_mhz < 5_000
+        assert isinstance(reading, HardwareFailure) or reading.busy_pct is None or 0 <= reading.busy_pct <= 100
         assert device.highest_mhz is None or 100 < device.lowest_mhz < device.highest_mhz < 5_000
 
 

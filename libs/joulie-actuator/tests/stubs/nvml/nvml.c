@@ -205,6 +205,23 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsi
     return SUCCESS;
 }
 
+/* nvmlUtilization_t */
+struct utilization {
+    unsigned int gpu, memory;
+};
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, struct utilization *utilization)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->partitioned)
+        return NOT_SUPPORTED;
+    *utilization = (struct utilization){.gpu = gpu->activity_pct};
+    return SUCCESS;
+}
+
 /* Since driver 535; the older name stays. */
 #ifndef BEFORE_ENFORCED_LIMIT
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons)

@@ -10,9 +10,11 @@ from enum import StrEnum
 
 from joulie_core.demand import WorkloadClass, unknown_annotation, workload_class
 from joulie_core.holders.vendors import vendor_of
+from joulie_core.labels import MAX_SLOWDOWN
 from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_core.quantity import QuantityError
+from joulie_core.timestamps import epoch_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ class NodePod:
     claims: tuple[str | None, ...] = ()
     #: Whether a request could not be read.
     unreadable: bool = False
+    #: Its annotation of the slowdown that it allows, as written; None without one.
+    max_slowdown: str | None = None
 
     @property
     def key(self) -> str:
@@ -139,8 +143,8 @@ class NodePod:
         return f"{self.namespace}/{self.name}"
 
 
-def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
-    """Return what holders depend on; `started_at_s`: of `status.startTime`, None where that is absent or no time."""
+def node_pod(pod: Pod) -> NodePod:
+    """Return what holders depend on; a start that is no time is not known."""
     units: dict[str, int] = {}
     unreadable = False
     for name in gpu_resources(pod):
@@ -155,10 +159,11 @@ def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
         uid=pod.uid,
         active=pod.active,
         workload_class=None if unknown_annotation(pod) is not None else workload_class(pod),
-        started_at_s=started_at_s,
+        started_at_s=epoch_seconds(pod.start_time),
         units=units,
         claims=tuple(each.claim for each in pod.claims),
         unreadable=unreadable,
+        max_slowdown=pod.annotations.get(MAX_SLOWDOWN),
     )
 
 

@@ -42,6 +42,8 @@ class FakeGpu:
     clock_mhz: int = 1980
     #: Why the clock is no higher, as the driver reports it.
     clock_bound: ClockBound = ClockBound.NONE
+    #: For how much of the time it is busy, in percent.
+    busy_pct: int | None = 90
     #: An external writer controls the clocks, and the driver reports it.
     clock_taken: bool = False
     #: The driver accepts a clock limit and still reports the highest.
@@ -141,7 +143,7 @@ class FakeGpuLibrary:
     def clock_state(self, handle: Handle) -> ClockState:
         """Return the clock, which is the highest that it is held to, and why it is no higher."""
         gpu = self._gpu(handle)
-        return ClockState(gpu.clock_mhz, gpu.clock_bound)
+        return ClockState(gpu.clock_mhz, gpu.clock_bound, gpu.busy_pct)
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the limit."""

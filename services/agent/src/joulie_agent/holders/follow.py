@@ -39,11 +39,17 @@ class HoldersFollower:
         self._sources = sources
         self._changed = changed
         self._devices: tuple[HeldDevice, ...] | None = None
+        #: The pods of the last look.
+        self._pods: NodePods | None = None
         self._failures = FailureLog(_log, failed="device holders not known", recovered="device holders known again")
 
     def current(self) -> tuple[HeldDevice, ...] | None:
         """Return the GPUs and what holds them, as of the last second; None before the first answer."""
         return self._devices
+
+    def pods(self) -> NodePods | None:
+        """Return the pods that `current` was made with; None while they are not known."""
+        return self._pods
 
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
@@ -58,7 +64,8 @@ class HoldersFollower:
             self._failures.failed(listing.message, cause=listing.reason)
         else:
             self._failures.recovered()
-        found = held_devices(listing, self._sources.pods(), self._sources.gpus())
+        self._pods = self._sources.pods()
+        found = held_devices(listing, self._pods, self._sources.gpus())
         # A message may name a time or an address that differs each time.
         if self._devices is None or _without_messages(found) != _without_messages(self._devices):
             self._devices = found

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
-from joulie_actuator.hardware.gpu.clock_state import ClockState, Residency, bound_of_metrics
+from joulie_actuator.hardware.gpu.clock_state import ClockState, Residency, bound_of_metrics, busy_pct_of_metrics
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
@@ -163,12 +163,13 @@ class AmdSmiLibrary:
         return self.limit_mw(handle)
 
     def clock_state(self, handle: Handle) -> ClockState:
-        """Return the graphics clock, and what AMD's counters say since the last call."""
+        """Return the graphics clock, the busy time, and what AMD's counters say since the last call."""
         clock = self._optional(self._graphics_clock, handle) or {}
         metrics = self._optional(self._metrics, handle) or {}
         key = id(handle)
         before, self._residency[key] = self._residency.get(key), Residency.of(metrics)
-        return ClockState(_figure_of(clock.get("clk")), bound_of_metrics(metrics, before))
+        bound = bound_of_metrics(metrics, before)
+        return ClockState(_figure_of(clock.get("clk")), bound, busy_pct_of_metrics(metrics))
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power cap."""

@@ -85,6 +85,9 @@ class DeviceReading:
     #: The managed limit on the graphics clock; None where there is none.
     clock_limit_mhz: int | HardwareFailure | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    #: The graphics clock and the share of the time in which the GPU is busy, in percent; None where not reported.
+    clock_mhz: int | None = None
+    busy_pct: int | None = None
 
 
 class ClockKnob(Knob, Protocol):

@@ -75,7 +75,7 @@ class GpuLibrary(Protocol):
         """Return the limit in force."""
 
     def clock_state(self, handle: Handle) -> ClockState:
-        """Return the graphics clock, and why it is no higher."""
+        """Return the graphics clock, why it is no higher, and for how much of the time the device is busy."""
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power limit."""
