@@ -25,7 +25,7 @@ from joulie_cli.views.rows import NodeRow
 from joulie_core.labels import MANAGED as MANAGED_KEY
 from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
 from joulie_core.savings import EstimateRange, Lever, LeverRate, SavingsLedger
-from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod
+from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod, make_power_domain
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 _HEAD: Final = """\
@@ -171,6 +171,7 @@ _COMMANDS: Final = {
     "events": ("events",),
     "sleep": ("sleep",),
     "savings": ("savings", "--since", "7d", "--price", "0.25"),
+    "power": ("power",),
     "wake": ("wake", "--all", "--for", "4h"),
 }
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -189,6 +190,8 @@ async def page() -> str:
                     _put_to_sleep(server)
                 if verb == "savings":
                     _save(server)
+                if verb == "power":
+                    _feed(server)
                 shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
                 if shown:
@@ -283,6 +286,23 @@ def _put_to_sleep(server: FakeApiServer) -> None:
     }
     body = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeSleepPolicy", "metadata": {"name": "night"}}
     server.put(body | {"spec": {"nodeSelector": {MANAGED_KEY: "true"}, "mode": "Act"}, "status": status})
+
+
+def _feed(server: FakeApiServer) -> None:
+    """Let a feed have two racks, one with a node of which nothing is known."""
+    accepted = {"type": "Accepted", "status": "True", "reason": "Valid"}
+    above = {"type": "Held", "status": "False", "reason": "AboveLimit"}
+    unknown = {"type": "Held", "status": "Unknown", "reason": "PowerUnknown"}
+    racks = (
+        ("feed-1", 3_000, None, unknown, (845, 61, 1), None, 2_500, (4, 1)),
+        ("rack-1", 1_600, "feed-1", above, (845, 0, 0), 2_240, 1_600, (2, 0)),
+        ("rack-2", 1_500, "feed-1", unknown, (None, 61, 1), None, 900, (2, 1)),
+    )
+    for name, limit, parent, held, (measured, modelled, unread), may_draw, allocated, (nodes, missing) in racks:
+        drawn = {"measuredWatts": measured, "modelledWatts": modelled or None, "unknownNodes": unread}
+        sums = {"inForceWatts": may_draw, "allocatedWatts": allocated, "nodes": nodes, "unknownNodes": missing}
+        status = {"mode": "Observe", "lastUpdated": ago(5), "drawn": drawn, "conditions": [accepted, held], **sums}
+        server.put(make_power_domain(name, limit_watts=limit, parent=parent, status=status))
 
 
 def _save(server: FakeApiServer) -> None:

@@ -18,6 +18,7 @@ from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_operator.power_domains.metrics import families as power_domain_families
 from joulie_operator.savings.metrics import SavingsCounters
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.metrics import families as sleep_families
@@ -69,6 +70,7 @@ def page() -> str:
     SleepMetrics(operator)
     operator.register(NodeSeriesCollector(lambda: sleep_families({}, {})))
     operator.register(NodeSeriesCollector(lambda: SavingsCounters().families({})))
+    operator.register(NodeSeriesCollector(lambda: power_domain_families({})))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_energy: Any = SimpleNamespace(totals={}, missing={})

@@ -135,6 +135,21 @@
   resources: [configmaps]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
+{{- define "joulie.rules.operator.power-domains" -}}
+- apiGroups: [joulie.io]
+  resources: [powerdomains]
+  verbs: [list, watch]
+# What is observed.
+- apiGroups: [joulie.io]
+  resources: [powerdomains/status]
+  verbs: [patch]
+{{- end -}}
+{{- define "joulie.writes.operator.power-domains" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [powerdomains/status]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
 - apiGroups: [""]
   resources: [nodes]
@@ -289,7 +304,7 @@
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
-  resources: [nodehardwares, nodebmcs, nodesleeppolicies]
+  resources: [nodehardwares, nodebmcs, nodesleeppolicies, powerdomains]
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes, pods]

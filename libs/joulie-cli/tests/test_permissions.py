@@ -22,6 +22,7 @@ _VERBS = {
     "doctor": ("doctor",),
     "sleep": ("sleep",),
     "savings": ("savings",),
+    "power": ("power",),
     "events": ("events", "-w"),
 }
 _PLURALS = {
@@ -29,6 +30,7 @@ _PLURALS = {
     "NodeHardware": "nodehardwares", "NodePowerProfile": "nodepowerprofiles", "NodeTwin": "nodetwins",
     "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
     "NodeSleepPolicy": "nodesleeppolicies", "ConfigMap": "configmaps",
+    "PowerDomain": "powerdomains",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from joulie_cli.verbs import completion
 from joulie_cli.verbs.top import TopView, screen
 from joulie_cli.views.nodes import NodeMarks, decode_report, decode_target, decode_twin
 from joulie_cli.views.rows import join
-from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod
+from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod, make_power_domain
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 #: Colour, title of the window, C1 control, DEL, another direction of text, a forged line, a line that is overwritten.
@@ -48,6 +48,8 @@ COMMANDS = [
     ("devices", "n1"),
     ("energy",),
     ("savings",),
+    ("power",),
+    ("power", "rack"),
     ("doctor",),
     ("events",),
     ("wake", "n1"),
@@ -61,6 +63,13 @@ AS_DATA = [
     for each in COMMANDS
     if "wide" not in each and each != ("wake", "n2") and each[0] not in {"devices", "energy", "savings"}
 ]
+
+
+_DOMAIN_STATUS = {
+    "lastUpdated": ago(5),
+    "lowered": [{"node": "n1", "wantedWatts": 400, "allocatedWatts": 300, "reason": "limit of rack"}],
+    "conditions": [{"type": "Accepted", "status": "False", "reason": "Cycle", "message": "its parents lead back"}],
+}
 
 
 def poisoned(part, key=""):
@@ -109,6 +118,7 @@ def some_objects():
         hardware,
         bmc,
         pod,
+        make_power_domain("rack", status=_DOMAIN_STATUS),
         make_node("n2", labels={"joulie.io/sleep-state": "quarantined"}),
         service_pod("operator", "n1"),
         service_pod("agent", "n1", owner="DaemonSet"),

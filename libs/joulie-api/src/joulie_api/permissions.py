@@ -30,6 +30,7 @@ from joulie_api.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    POWER_DOMAINS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -91,6 +92,8 @@ class Permissions:
     sleep: tuple[Grant, ...] = ()
     #: In the namespace that the service runs in, only where savings are estimated.
     savings: tuple[Grant, ...] = ()
+    #: In the cluster, only where power domains are observed.
+    power_domains: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed or energy by pod is added up.
@@ -101,8 +104,9 @@ class Permissions:
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        optional = (self.resource_manager, self.sleep, self.savings, self.holders, self.node_pods, self.class_limits)
-        return tuple(grant for scope in (self.cluster, self.namespace, *optional) for grant in scope)
+        of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits)
+        scopes = (self.cluster, self.namespace, self.sleep, self.savings, self.power_domains, *of_nodes)
+        return tuple(grant for scope in scopes for grant in scope)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -142,6 +146,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             savings=(
                 Grant((CONFIG_MAPS,), ("get", "patch"), by_name=True, reason="The ledger of savings."),
                 Grant((CONFIG_MAPS,), ("create",), reason="Its first write; a name cannot limit it."),
+            ),
+            power_domains=(
+                Grant((POWER_DOMAINS,), _READ),
+                Grant((POWER_DOMAINS,), ("patch",), subresource="status", reason="What is observed."),
             ),
         ),
         "agent": Permissions(
@@ -194,7 +202,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 VIEWER: Final = Permissions(
     cluster=(
         Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
-        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES), ("list",)),
+        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES, POWER_DOMAINS), ("list",)),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
         Grant((API_SERVICES,), ("list",), reason="To find the extender."),

@@ -25,6 +25,7 @@ VERBS: Final = (
     "events",
     "sleep",
     "savings",
+    "power",
     "wake",
     "maintenance",
     "completion",

@@ -282,6 +282,14 @@ def make_telemetry_profile(
     return made
 
 
+def make_power_domain(
+    name: str, *, status: Mapping[str, Any] | None = None, limit_watts: int = 10_000, **spec: Any
+) -> dict[str, Any]:
+    """Return a PowerDomain that keeps limits on lost control; further fields of its spec are as the API has them."""
+    fields = {"limitWatts": limit_watts, "onLostControl": "KeepGuaranteed"}
+    return _custom_object("PowerDomain", name, fields | spec, status)
+
+
 def _custom_object(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, Any] | None) -> dict[str, Any]:
     made = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": _present(spec)}
     return made | ({"status": dict(status)} if status else {})
