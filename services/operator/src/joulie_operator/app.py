@@ -193,7 +193,7 @@ class Operator:
         Raises:
             OSError: its address cannot be bound.
         """
-        watches = self._watches
+        watches, savings = self._watches, self._savings
         feed = LiveFeed(
             self._cluster,
             watches.targets.store,
@@ -202,6 +202,7 @@ class Operator:
             is_leading=self._elector.is_leading,
             failures=self._app.failures,
             wall=time.time,
+            savings=None if savings is None else lambda: savings.rates,
         )
         for named_as_node in (watches.nodes, watches.twins):
             named_as_node.subscribe(feed.on_object)
