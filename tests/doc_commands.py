@@ -43,7 +43,11 @@ ON_A_CLUSTER: Final = (
     ("docs/kubectl-joulie.md", "Install"),
     ("docs/kubectl-joulie.md", "Permissions"),
     ("docs/savings.md", "What has Joulie saved here?"),
+    ("docs/power-budgets.md", "Begin"),
+    ("docs/power-budgets.md", "Leave"),
     ("docs/holders.md", "Holders of devices"),
+    ("docs/energy-by-pod.md", "Series"),
+    ("docs/class-limits.md", "Trying it"),
     ("docs/live-page.md", "Opening it"),
     ("docs/monitoring.md", "Monitoring"),
     ("docs/troubleshooting.md", "Troubleshooting"),
@@ -112,6 +116,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/live-page.md", r"kubectl .*port-forward.*"): Reason(_NO_PROCESS),
     ("docs/models.md", r"joulie-sim calibrate --check \.\.\. --left-out"): Reason("has a place to fill in"),
     ("docs/monitoring.md", r"promtool test rules"): Reason("has no file", "tests/integration/test_monitoring.py"),
+    ("docs/power-budgets.md", r"kubectl apply -f domains.yaml"): Reason(
+        "stores the example of the page", "tests/e2e/test_power_domains.py"
+    ),
     ("docs/presets.md", r"helm upgrade .*"): Reason(
         "rendered by tests/integration/test_presets.py", "tests/e2e/test_presets.py"
     ),

@@ -33,7 +33,10 @@ def text() -> str:
             ("resource-manager", permissions.resource_manager),
             ("sleep", permissions.sleep),
             ("savings", permissions.savings),
+            ("power-domains", permissions.power_domains),
             ("holders", permissions.holders),
+            ("node-pods", permissions.node_pods),
+            ("class-limits", permissions.class_limits),
         )
     )
 

@@ -13,11 +13,12 @@ from tools.generated import ROOT, finish
 
 from joulie_actuator import settings as actuator_settings
 from joulie_agent.holders.settings import HoldersSettings
-from joulie_agent.settings import AgentSettings
+from joulie_agent.settings import AgentSettings, ClassLimits
 from joulie_api.presets import PRESETS
 from joulie_api.settings import Settings, describe
 from joulie_containers.node_agent.settings import NodeAgentSettings
 from joulie_containers.resources.settings import PolicyName, ResourcesSettings
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
@@ -31,6 +32,8 @@ _DERIVED: Final = frozenset(
         "API_SOCKET",
         "API_SOCKET_GID",
         "AGENT_MODE",
+        "CLASS_LIMITS",
+        "DEFAULT_MAX_SLOWDOWN",
         "EXTENDER_ADDR",
         "HOST_ROOT",
         "NODE_AGENT_SOCKET",
@@ -45,6 +48,7 @@ _DERIVED: Final = frozenset(
         "POOL_NODE_SELECTOR",
         "POOL_SHARDS",
         "POOL_SHARD_ID",
+        "POWER_DOMAINS",
         "SAVINGS_ENABLED",
         "SLEEP_ENABLED",
         "STATE_DIR",
@@ -122,6 +126,7 @@ def schema() -> _Schema:
                         "ui": _closed({"enabled": _FLAG, "port": _PORT, "host": _TEXT}),
                         "sleep": _closed({"enabled": _FLAG}),
                         "savings": _closed({"enabled": _FLAG}),
+                        "powerDomains": _closed({"enabled": _FLAG}),
                         "admissionPolicy": _closed({"enabled": _FLAG}),
                         "resources": _OBJECT,
                         **_PLACEMENT,
@@ -198,6 +203,14 @@ def _agent() -> _Schema:
                     "resources": _OBJECT,
                     "metricsPort": _PORT,
                     "hostPodResourcesPath": _PATH,
+                }
+            ),
+            "energyByPod": _closed({"enabled": _FLAG, "hostCgroupPath": _PATH}),
+            # A template refuses Enforce, with what to set instead. YAML reads Off without quotes as false.
+            "classLimits": _closed(
+                {
+                    "mode": {"enum": ["", *ClassLimits, False]},
+                    "defaultMaxSlowdown": {"enum": list(AllowedSlowdown)},
                 }
             ),
             "resourceManager": _resource_manager(),

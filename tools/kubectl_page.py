@@ -25,7 +25,7 @@ from joulie_cli.views.rows import NodeRow
 from joulie_core.labels import MANAGED as MANAGED_KEY
 from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
 from joulie_core.savings import EstimateRange, Lever, LeverRate, SavingsLedger
-from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod
+from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod, make_power_domain
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 _HEAD: Final = """\
@@ -108,19 +108,56 @@ _EXPLANATION: Final[dict[str, Any]] = {
         )
     ],
 }  # fmt: skip
+_LIMITED: Final = {
+    "reason": "ClockLimited",
+    "allowedSlowdown": "10%",
+    "clockMhz": 1282,
+    "heldClockMhz": 1410,
+    "now": {
+        "clockBound": "none",
+        "limited": False,
+        "savedWatts": {"lower": 43.3, "upper": 70.1},
+        "slowdownPct": {"lower": 0.0, "upper": 10.0},
+    },
+}
+
+
+def _not_limited(reason: str, bound: str) -> dict[str, Any]:
+    return {"reason": reason, "now": {"clockBound": bound, "limited": False}}
+
+
 #: GPUs of one node: one of a standard pod, one that a performance pod shares, one of a pod that has just started.
 _DEVICES: Final = [
     {"uuid": f"GPU-{index}", "index": index, "heldAs": held_as, "reason": reason, "message": message,
      "holderCount": len(holders), "watts": watts, "holders": [
          {"namespace": "ml", "pod": pod, "container": "main", "workloadClass": workload_class}
-         for pod, workload_class in holders]}
-    for index, (held_as, reason, message, watts, *holders) in enumerate((
-        ("standard", "AllStandard", "", 287.5, ("train-0", "standard")),
-        ("performance", "PerformancePod", "", 301.0, ("batch-7", "standard"), ("serve-1", "performance")),
-        ("unknown", "PodTooNew", "pod ml/train-1", 62.0, ("train-1", "unknown")),
-        ("free", "NoPod", "", 58.5),
+         for pod, workload_class in holders], "classLimit": limit}
+    for index, (held_as, reason, message, watts, limit, *holders) in enumerate((
+        ("standard", "AllStandard", "", 287.5, _LIMITED, ("train-0", "standard")),
+        ("performance", "PerformancePod", "", 301.0, _not_limited("NoSlowdownAllowed", "none"),
+         ("batch-7", "standard"), ("serve-1", "performance")),
+        ("unknown", "PodTooNew", "pod ml/train-1", 62.0, _not_limited("HolderUnknown", "idle"), ("train-1", "unknown")),
+        ("free", "NoPod", "", 58.5, _not_limited("Free", "idle")),
     ))
 ]  # fmt: skip
+_ENERGY_ROWS: Final = (
+    ("ml", "job/train", "gpu", "measured", 41.2, 41.2, 41.2),
+    ("ml", "deployment/serve", "gpu", "allocated", 12.9, 0.0, 25.8),
+    ("ml", "job/train", "cpu", "allocated", 6.1, 4.4, 7.9),
+    ("shop", "deployment/web", "cpu", "allocated", 2.3, 1.6, 3.2),
+)
+_KWH: Final = 3.6e6
+_ENERGY: Final = {
+    "devices": [
+        {"device": device, "podsJoules": pods * _KWH, "idleJoules": idle * _KWH, "unattributedJoules": rest * _KWH}
+        for device, pods, idle, rest in (("cpu", 8.4, 9.8, 1.2), ("gpu", 54.1, 3.3, 0.6))
+    ],
+    "workloads": [
+        {"namespace": namespace, "workload": workload, "device": device, "kind": kind,
+         "joules": joules * _KWH, "lowerJoules": lower * _KWH, "upperJoules": upper * _KWH}
+        for namespace, workload, device, kind, joules, lower, upper in _ENERGY_ROWS
+    ],
+}  # fmt: skip
 #: The command that is shown of each verb.
 _COMMANDS: Final = {
     "status": ("status",),
@@ -129,10 +166,12 @@ _COMMANDS: Final = {
     "why-pending": ("why-pending", "train", "-n", "ml"),
     "profile": ("profile", "xeon-1"),
     "devices": ("devices", "epyc-0"),
+    "energy": ("energy",),
     "doctor": ("doctor",),
     "events": ("events",),
     "sleep": ("sleep",),
     "savings": ("savings", "--since", "7d", "--price", "0.25"),
+    "power": ("power",),
     "wake": ("wake", "--all", "--for", "4h"),
 }
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -151,6 +190,8 @@ async def page() -> str:
                     _put_to_sleep(server)
                 if verb == "savings":
                     _save(server)
+                if verb == "power":
+                    _feed(server)
                 shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
                 if shown:
@@ -197,7 +238,8 @@ def _fill(server: FakeApiServer) -> None:
         name = objects[0]["metadata"]["name"]
         server.patch("NodePowerProfile", name, {"spec": {"policy": policy, "cpu": {"packagePowerCapPctOfMax": 100}}})
         server.put_all([make_node_hardware(name), service_pod("agent", name, owner="DaemonSet")])
-    server.patch("TelemetryProfile", "epyc-0", {"status": {"devices": _DEVICES}})
+    energy = {**_ENERGY, "since": ago(3 * 86_400 + 60), "updatedAt": ago(10)}
+    server.patch("TelemetryProfile", "epyc-0", {"status": {"devices": _DEVICES, "energy": energy}})
     for component in ("operator", "extender"):
         server.put_all(service_pod(component, node) for node in ("epyc-0", "epyc-1"))
     server.put_all([*(_role(component) for component in SERVICES), extender_service()])
@@ -244,6 +286,23 @@ def _put_to_sleep(server: FakeApiServer) -> None:
     }
     body = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeSleepPolicy", "metadata": {"name": "night"}}
     server.put(body | {"spec": {"nodeSelector": {MANAGED_KEY: "true"}, "mode": "Act"}, "status": status})
+
+
+def _feed(server: FakeApiServer) -> None:
+    """Let a feed have two racks, one with a node of which nothing is known."""
+    accepted = {"type": "Accepted", "status": "True", "reason": "Valid"}
+    above = {"type": "Held", "status": "False", "reason": "AboveLimit"}
+    unknown = {"type": "Held", "status": "Unknown", "reason": "PowerUnknown"}
+    racks = (
+        ("feed-1", 3_000, None, unknown, (845, 61, 1), None, 2_500, (4, 1)),
+        ("rack-1", 1_600, "feed-1", above, (845, 0, 0), 2_240, 1_600, (2, 0)),
+        ("rack-2", 1_500, "feed-1", unknown, (None, 61, 1), None, 900, (2, 1)),
+    )
+    for name, limit, parent, held, (measured, modelled, unread), may_draw, allocated, (nodes, missing) in racks:
+        drawn = {"measuredWatts": measured, "modelledWatts": modelled or None, "unknownNodes": unread}
+        sums = {"inForceWatts": may_draw, "allocatedWatts": allocated, "nodes": nodes, "unknownNodes": missing}
+        status = {"mode": "Observe", "lastUpdated": ago(5), "drawn": drawn, "conditions": [accepted, held], **sums}
+        server.put(make_power_domain(name, limit_watts=limit, parent=parent, status=status))
 
 
 def _save(server: FakeApiServer) -> None:

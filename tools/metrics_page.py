@@ -9,6 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
+from joulie_agent.energy.metrics import energy_families
 from joulie_agent.metrics import families
 from joulie_agent.node_view import NodeView
 from joulie_api.app import set_aside
@@ -17,6 +18,7 @@ from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_operator.power_domains.metrics import families as power_domain_families
 from joulie_operator.savings.metrics import SavingsCounters
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.metrics import families as sleep_families
@@ -68,8 +70,11 @@ def page() -> str:
     SleepMetrics(operator)
     operator.register(NodeSeriesCollector(lambda: sleep_families({}, {})))
     operator.register(NodeSeriesCollector(lambda: SavingsCounters().families({})))
+    operator.register(NodeSeriesCollector(lambda: power_domain_families({})))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
+    no_energy: Any = SimpleNamespace(totals={}, missing={})
+    agent.register(NodeSeriesCollector(lambda: energy_families("node", no_energy)))
     no_containers: Any = _NoContainers()
     PipelineDurations(manager, no_containers.counts)
     register_series(manager, no_containers)

@@ -53,10 +53,14 @@ NODE_CLASSES = (
     NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
 )
 
-
-#: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
 #: Roles of `load_roles` for what the installed release does not do.
-_NOT_IN_THE_RELEASE = ("joulie-sim", "joulie-agent-resource-manager", "joulie-operator-savings")
+_NOT_IN_THE_RELEASE = (
+    "joulie-sim",
+    "joulie-agent-resource-manager",
+    "joulie-operator-savings",
+    "joulie-operator-power-domains",
+)
+#: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
 _CAN_I = re.compile(
     rf"^kubectl auth can-i (\S+) (\S+) (?:-n (\S+) )?--as=system:serviceaccount:{NAMESPACE}:(\S+) +# (yes|no)$",
     re.MULTILINE,

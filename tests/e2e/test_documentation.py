@@ -26,6 +26,7 @@ from joulie_api.resources import (
     NODE_TWINS,
     NODES,
     PODS,
+    POWER_DOMAINS,
     SECRETS,
     TELEMETRY_PROFILES,
     Resource,
@@ -33,15 +34,28 @@ from joulie_api.resources import (
 from joulie_core.labels import MANAGED
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
-from joulie_testing.api import make_node_bmc, make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
+from joulie_testing.api import (
+    make_node_bmc,
+    make_node_power_profile,
+    make_node_twin,
+    make_pod,
+    make_power_domain,
+    make_telemetry_profile,
+)
 
 pytestmark = pytest.mark.e2e
 
 _NODE, _POD = "epyc-0", "train"
 #: What stands for a name in the commands.
 _NAMES = {"NODE": _NODE, "POD": _POD, "VERB": "status"}
-#: No services run, so that there is something to find.
-_EXIT_CODES = {"kubectl joulie doctor": 1}
+#: No services run, so that there is something to find, no ledger of savings, and no agent that says what holds a GPU or
+#: adds up energy.
+_EXIT_CODES = {
+    "kubectl joulie doctor": 1,
+    f"kubectl joulie devices {_NODE}": 3,
+    "kubectl joulie energy": 3,
+    "kubectl joulie savings --since 7d --price 0.25 --grams-per-kwh 350": 3,
+}
 #: Of BMCs, as they were before the out-of-band service asked for approved addresses.
 _OLD_SECRETS = {"bmc": {"username": "joulie", "password": "secret"}, "bmc-ca": {"ca.crt": "certificates"}}
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
@@ -71,6 +85,8 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
         ("docs/install.md", "Installation and removal"): _is_installed,
         ("docs/live-page.md", "Opening it"): _has_the_page,
         ("docs/monitoring.md", "Monitoring"): _has_monitors,
+        ("docs/power-budgets.md", "Begin"): _observes_power_domains,
+        ("docs/power-budgets.md", "Leave"): _observes_none,
         ("docs/upgrade.md", "Steps"): _has_the_new_kind,
         ("docs/upgrade.md", "Secrets of BMCs"): _approves_the_addresses_and_certificates,
         ("docs/install.md", "Uninstalling"): _is_gone,
@@ -88,6 +104,7 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
                 (NODE_POWER_PROFILES, make_node_power_profile(_NODE, "performance")),
                 (NODE_TWINS, make_node_twin(_NODE, "performance")),
                 (TELEMETRY_PROFILES, make_telemetry_profile(_NODE)),
+                (POWER_DOMAINS, make_power_domain("rack-1")),
                 (NODE_BMCS, make_node_bmc(_NODE)),
                 (
                     NODE_BMCS,
@@ -160,6 +177,17 @@ async def _is_installed(release: Release) -> None:
     await eventually(runs, within_s=60)
     env = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
     assert {"name": "POLICY_TYPE", "value": "queue_aware_v1"} in env["containers"][0]["env"]
+
+
+async def _observes_power_domains(release: Release) -> None:
+    spec = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    assert {"name": "POWER_DOMAINS", "value": "Observe"} in spec["containers"][0]["env"]
+
+
+async def _observes_none(release: Release) -> None:
+    spec = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    assert "POWER_DOMAINS" not in {each["name"] for each in spec["containers"][0]["env"]}
+    assert await release.client.list(POWER_DOMAINS) == []
 
 
 async def _has_the_page(release: Release) -> None:

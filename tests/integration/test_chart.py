@@ -329,6 +329,74 @@ def test_the_agent_reads_pods_and_resource_slices_only_where_it_follows_holders(
         assert ("holders" in containers(find(manifests, "DaemonSet", "joulie-agent"))) is is_on
 
 
+def test_the_controller_sees_the_nodes_cgroups_read_only_where_energy_by_pod_is_on(helm: Helm):
+    values = {"agent": {"energyByPod": {"enabled": True, "hostCgroupPath": "/node/cgroup"}}}
+    agent = find(helm.render(values), "DaemonSet", "joulie-agent")
+    controller = containers(agent)["controller"]
+    mount = next(each for each in controller["volumeMounts"] if each["name"] == "host-cgroup")
+    assert mount == {"name": "host-cgroup", "mountPath": "/host-cgroup", "readOnly": True}
+    volume = next(each for each in pod_spec(agent)["volumes"] if each["name"] == "host-cgroup")
+    assert volume["hostPath"] == {"path": "/node/cgroup", "type": "Directory"}
+    assert env_of(controller)["ENERGY_BY_POD"] == "true"
+    assert controller["securityContext"]["runAsNonRoot"] is True
+    others = [each for name, each in containers(agent).items() if name != "controller"]
+    assert all("host-cgroup" not in {mount["name"] for mount in each["volumeMounts"]} for each in others)
+
+
+@pytest.mark.parametrize(
+    ("agent", "granted"),
+    [
+        ({}, set()),
+        ({"energyByPod": {"enabled": True}}, {"pods"}),
+        ({"energyByPod": {"enabled": True}, "holders": {"enabled": True}}, {"pods", "resourceslices"}),
+        ({"energyByPod": {"enabled": True}, "mode": "pool"}, set()),
+    ],
+)
+def test_energy_by_pod_takes_the_right_to_read_pods_and_no_other(helm: Helm, agent, granted):
+    manifests = helm.render({"agent": agent})
+    role = find(manifests, "ClusterRole", "joulie-agent")
+    assert {name for rule in role["rules"] for name in rule["resources"]} & {"pods", "resourceslices"} == granted
+    if agent.get("mode") != "pool":
+        volumes = {each["name"] for each in pod_spec(find(manifests, "DaemonSet", "joulie-agent"))["volumes"]}
+        assert ("host-cgroup" in volumes) is bool(granted)
+
+
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [
+        ({}, None),
+        ({"holders": {"enabled": True}}, "Shadow"),
+        ({"holders": {"enabled": True}, "classLimits": {"mode": "Shadow", "defaultMaxSlowdown": "10%"}}, "Shadow"),
+        ({"holders": {"enabled": True}, "classLimits": {"mode": "Off"}}, "Off"),
+        # As YAML reads Off without quotes.
+        ({"holders": {"enabled": True}, "classLimits": {"mode": False}}, "Off"),
+    ],
+)
+def test_the_agent_shows_limits_by_class_and_reads_namespaces_only_where_it_follows_holders(helm: Helm, agent, shown):
+    manifests = helm.render({"agent": agent})
+    env = env_of(containers(find(manifests, "DaemonSet", "joulie-agent"))["controller"])
+    assert env.get("CLASS_LIMITS") == shown
+    assert env.get("DEFAULT_MAX_SLOWDOWN") == (
+        None if shown is None else agent.get("classLimits", {}).get("defaultMaxSlowdown", "0%")
+    )
+    role = find(manifests, "ClusterRole", "joulie-agent")
+    granted = {name for rule in role["rules"] for name in rule["resources"]}
+    assert ("namespaces" in granted) is (shown == "Shadow")
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ({"classLimits": {"mode": "Shadow"}}, "set agent.holders.enabled"),
+        ({"classLimits": {"mode": "Shadow"}, "holders": {"enabled": True}, "mode": "pool"}, "agent.mode: daemonset"),
+        ({"classLimits": {"mode": "Enforce"}, "holders": {"enabled": True}}, "Enforce is not built"),
+    ],
+)
+def test_limits_by_class_that_cannot_be_are_refused_with_the_way_out(helm: Helm, agent, message):
+    with pytest.raises(HelmError, match=re.escape(message)):
+        helm.render({"agent": agent})
+
+
 def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")

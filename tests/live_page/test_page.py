@@ -6,6 +6,9 @@ import pytest
 from services.operator.tests.ui.invented import InventedCluster, fill
 from tests.live_page.browser import CHROMIUM, BrowserError, browser
 
+from joulie_core.savings import Lever, LeverRate
+from joulie_core.savings.rates import UNKNOWN_RATE, EstimateRange
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
 
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -115,6 +118,33 @@ async def test_a_node_that_sleeps_has_a_badge_and_is_not_of_unknown_power(open_t
         world.put_node("n2")
         await tab.until(f"{CELLS}[2].firstChild.textContent === 'E'")
         await tab.until("document.querySelectorAll('#totals tr').length === 5")
+
+
+async def test_the_saving_of_the_moment_is_shown_with_its_interval_and_what_is_not_known(open_tab):
+    rates = {
+        Lever.SLEEP: LeverRate(EstimateRange(900.2, 11_000.0, 12_100.0), unknown_share=0.25),
+        Lever.CAPS: UNKNOWN_RATE,
+        Lever.SCORE: LeverRate(EstimateRange(-10.0, 120.4, 300.0)),
+    }
+    world = InventedCluster(wall=time.time, savings=lambda: rates)
+    world.put_node("one", rack="r1")
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 1)
+        shown = "document.getElementById('savings')"
+        assert await tab.run(f"{shown}.textContent") == (
+            "Estimated saving: 11.1 kW, from 890 W to 12.4 kW: "
+            "sleep 11.0 kW, not known of 25%; caps not known; score 120 W."
+        )
+        del rates[Lever.SLEEP], rates[Lever.SCORE]
+        await tab.until(f"{shown}.textContent === 'Estimated saving: not known.'")
+
+
+async def test_without_an_estimate_nothing_is_said_of_savings(open_tab):
+    world = InventedCluster(wall=time.time)
+    world.put_node("one", rack="r1")
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 1)
+        assert await tab.run("document.getElementById('savings').hidden")
 
 
 async def test_names_and_reasons_are_text_whatever_they_contain_and_nothing_violates_the_policy(open_tab):

@@ -13,6 +13,7 @@ from joulie_testing.api import (
     make_node_power_profile,
     make_node_twin,
     make_pod,
+    make_power_domain,
     make_telemetry_profile,
 )
 
@@ -112,6 +113,8 @@ def kinds() -> dict[str, list[dict[str, Any]]]:
         "NodeBMC": [make_node_bmc("poison", spec={**bmc, "address": "https://127.0.0.1:9"}),
                     make_node_bmc("poison", spec={"protocol": "ipmi", "address": "ipmi://127.0.0.1:9"})],
         "NodeSleepPolicy": [_sleep_policy("poison")],
+        "PowerDomain": [make_power_domain("poison", parent="good", nodeSelector={SLEEP_LABEL: "true"}, priority=3,
+                                          reserveWatts=100, floor={"wattsPerNode": 200})],
         "DaemonSet": [_daemon_set("poison")],
         "ResourceClaim": [claim],
         "ResourceClaimTemplate": [template],
@@ -135,7 +138,8 @@ def good_objects() -> list[dict[str, Any]]:
     # A policy that counts only, whose nodes the good ones are.
     policy = _sleep_policy("good")
     policy["spec"] |= {"nodeSelector": {AGENT_LABEL: "true"}, "mode": "Observe"}
-    return [*found, policy, _daemon_set("good"), make_device_class("gpu.nvidia.com", "nvidia.com/gpu")]
+    domain = make_power_domain("good", limit_watts=100_000)
+    return [*found, policy, domain, _daemon_set("good"), make_device_class("gpu.nvidia.com", "nvidia.com/gpu")]
 
 
 def _telemetry_profile(node: str, report: dict[str, Any]) -> dict[str, Any]:

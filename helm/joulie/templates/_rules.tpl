@@ -135,6 +135,21 @@
   resources: [configmaps]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
+{{- define "joulie.rules.operator.power-domains" -}}
+- apiGroups: [joulie.io]
+  resources: [powerdomains]
+  verbs: [list, watch]
+# What is observed.
+- apiGroups: [joulie.io]
+  resources: [powerdomains/status]
+  verbs: [patch]
+{{- end -}}
+{{- define "joulie.writes.operator.power-domains" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [powerdomains/status]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
 - apiGroups: [""]
   resources: [nodes]
@@ -212,13 +227,21 @@
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.agent.holders" -}}
-# The workload class of the pods on the agent's node.
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch]
 # Which GPU a device of a claim is.
 - apiGroups: [resource.k8s.io]
   resources: [resourceslices]
+  verbs: [list, watch]
+{{- end -}}
+{{- define "joulie.rules.agent.node-pods" -}}
+# Class and workload of the pods on the agent's node.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+{{- end -}}
+{{- define "joulie.rules.agent.class-limits" -}}
+# How much longer their pods may run.
+- apiGroups: [""]
+  resources: [namespaces]
   verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
@@ -281,7 +304,7 @@
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
-  resources: [nodehardwares, nodebmcs, nodesleeppolicies]
+  resources: [nodehardwares, nodebmcs, nodesleeppolicies, powerdomains]
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes, pods]

@@ -111,6 +111,24 @@ def test_readings_are_power_and_the_limit_in_force(gpu_bench):
     assert (figure.uuid, figure.power_mw, figure.limit_mw, figure.failure) == ("a", 250_000, 500_000, None)
 
 
+def test_energy_counters_are_read_alone_and_one_that_is_missing_is_none(gpu_bench):
+    bench = gpu_bench(FakeGpu("a", energy_mj=5_000_000), FakeGpu("b", energy_mj=None))
+    bench.handler.execute(ReadGpu())
+    answer = bench.handler.execute(ReadGpu(energy_only=True))
+    figures = {each.uuid: (each.energy_mj, each.power_mw, each.limit_mw, each.failure) for each in answer.gpus}
+    assert figures["a"] == (5_000_000, None, None, None)
+    assert figures["b"] == (None, None, None, None)
+
+
+def test_the_energy_counter_of_a_lost_gpu_has_the_reason(gpu_bench):
+    gpu = FakeGpu("a", energy_mj=5_000_000)
+    bench = gpu_bench(gpu)
+    bench.handler.execute(ReadGpu())
+    gpu.lost = True
+    (figure,) = bench.handler.execute(ReadGpu(energy_only=True)).gpus
+    assert (figure.energy_mj, figure.failure.reason) == (None, Reason.DEVICE_LOST)
+
+
 def test_moving_figures_make_no_new_revision_and_another_gpu_does(gpu_bench):
     gpu = FakeGpu("a")
     bench = gpu_bench(gpu)

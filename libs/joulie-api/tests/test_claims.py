@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_api import claims as module
+from joulie_api import optional_watch
 from joulie_api.claims import Claims, DeviceClass, decode_claim, decode_device_class, decode_template
 from joulie_api.errors import DecodeError
 from joulie_api.log_limit import LogLimit
@@ -131,7 +131,7 @@ async def test_claims_without_read_permission_do_not_delay_pods(dra_api, fake_cl
 
 
 async def test_an_unreachable_server_delays_pods_for_a_limited_time(fake_api, fake_client, monkeypatch):
-    monkeypatch.setattr(module, "_SETTLE_S", 0.01)
+    monkeypatch.setattr(optional_watch, "SETTLE_S", 0.01)
     await fake_api.stop()
     async with following(fake_client) as claims:
         assert claims.gpus(pod(PodClaim("any"))) == 1

@@ -79,6 +79,8 @@ def test_only_the_services_that_own_a_kind_write_it():
             "nodehardwares",
             "nodepowerprofiles",
             "nodetwins",
+            "powerdomains",
+            "powerdomains/status",
             "telemetryprofiles",
         )
     }
@@ -90,5 +92,7 @@ def test_only_the_services_that_own_a_kind_write_it():
         "nodehardwares": {"agent"},
         "nodepowerprofiles": {"operator"},
         "nodetwins": {"operator"},
+        "powerdomains": set(),
+        "powerdomains/status": {"operator"},
         "telemetryprofiles": {"agent"},
     }

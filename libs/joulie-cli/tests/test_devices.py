@@ -83,3 +83,53 @@ async def test_a_node_without_a_report_is_explained(fake_api, cli):
 
     assert result.code == 3
     assert "node 'nix' has no report" in result.err
+
+
+def limit(reason="ClockLimited", now=None, **more):
+    return {"reason": reason, "now": {"clockBound": "none", "limited": False, **(now or {})}, **more}
+
+
+def limited(now):
+    return limit(clockMhz=1282, allowedSlowdown="10%", now=now)
+
+
+async def test_the_limit_that_each_gpu_would_have_is_shown_with_what_it_would_change(fake_api, cli):
+    bands = {"savedWatts": {"lower": 24.4, "upper": 61.7}, "slowdownPct": {"lower": 0, "upper": 10}}
+    zero = {"savedWatts": {"lower": 0, "upper": 0}, "slowdownPct": {"lower": 0, "upper": 0}, "clockBound": "idle"}
+    unstated = {"savedReason": "ModelNotSwept", "slowdownReason": "NotMeasured", "limited": None, "clockBound": ""}
+    capped = {"limited": True, "limitWatts": 210.0, "clockBound": "power-limit"}
+    fake_api.put(
+        make_telemetry_profile(
+            "n1",
+            devices=[
+                device(0, classLimit=limited(bands)),
+                device(1, classLimit=limited(zero)),
+                device(2, classLimit=limited(unstated)),
+                device(3, classLimit=limit("HeldClockUnknown", now=capped)),
+                device(4, classLimit=limit("PowerLimited", watts=225.0)),
+                device(5),
+            ],
+        )
+    )
+
+    out = (await cli("devices", "n1")).out
+
+    shown = words(out.partition("shown and not set:")[2])[2:]
+    assert shown[:5] == [
+        ["0", "none", "1282", "MHz", "24", "to", "62", "0", "to", "10", "none", "ClockLimited"],
+        ["1", "none", "1282", "MHz", "0", "0", "idle", "ClockLimited"],
+        ["2", "unknown", "1282", "MHz", "ModelNotSwept", "NotMeasured", "unknown", "ClockLimited"],
+        ["3", "210", "W", "none", "-", "-", "power-limit", "HeldClockUnknown"],
+        ["4", "none", "225", "W", "unknown", "unknown", "none", "PowerLimited"],
+    ]
+
+
+async def test_why_an_annotation_was_not_taken_is_shown(fake_api, cli):
+    message = "pod ml/train: the Namespace was not seen"
+    fake_api.put(make_telemetry_profile("n1", devices=[device(classLimit=limit("NoSlowdownAllowed", message=message))]))
+    assert f"GPU 0: {message}" in (await cli("devices", "n1")).out
+
+
+async def test_without_limits_there_is_no_word_of_them(fake_api, cli):
+    fake_api.put(make_telemetry_profile("n1", devices=[device()]))
+    assert "not set" not in (await cli("devices", "n1")).out

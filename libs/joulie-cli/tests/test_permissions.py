@@ -18,9 +18,11 @@ _VERBS = {
     "why-pending": ("why-pending", "train"),
     "profile": ("profile", "n1"),
     "devices": ("devices", "n1"),
+    "energy": ("energy",),
     "doctor": ("doctor",),
     "sleep": ("sleep",),
     "savings": ("savings",),
+    "power": ("power",),
     "events": ("events", "-w"),
 }
 _PLURALS = {
@@ -28,6 +30,7 @@ _PLURALS = {
     "NodeHardware": "nodehardwares", "NodePowerProfile": "nodepowerprofiles", "NodeTwin": "nodetwins",
     "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
     "NodeSleepPolicy": "nodesleeppolicies", "ConfigMap": "configmaps",
+    "PowerDomain": "powerdomains",
 }  # fmt: skip
 
 

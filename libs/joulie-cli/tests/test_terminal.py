@@ -15,14 +15,26 @@ from joulie_cli.verbs import completion
 from joulie_cli.verbs.top import TopView, screen
 from joulie_cli.views.nodes import NodeMarks, decode_report, decode_target, decode_twin
 from joulie_cli.views.rows import join
-from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod
+from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod, make_power_domain
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 #: Colour, title of the window, C1 control, DEL, another direction of text, a forged line, a line that is overwritten.
 POISON = "\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\u202eevil\nerror: forged\rover"
 CONTROLS = ("\x1b", "\x07", "\x9b", "\x7f", "\u202e", "\r")
 #: Texts that anybody on a node, or with a pod, may choose.
-FREE = {"message", "reason", "backend", "source", "quality", "model", "rawModel", "driverFamily", "gitVersion", "image"}
+FREE = {
+    "workload",
+    "message",
+    "reason",
+    "backend",
+    "source",
+    "quality",
+    "model",
+    "rawModel",
+    "driverFamily",
+    "gitVersion",
+    "image",
+}
 PROXY = "/api/v1/namespaces/joulie-system/services/http:joulie-scheduler-extender:http/proxy"
 NOT_READING = {"completion", "top"}
 COMMANDS = [
@@ -34,7 +46,10 @@ COMMANDS = [
     ("why-pending", "train"),
     ("profile", "n1"),
     ("devices", "n1"),
+    ("energy",),
     ("savings",),
+    ("power",),
+    ("power", "rack"),
     ("doctor",),
     ("events",),
     ("wake", "n1"),
@@ -42,10 +57,19 @@ COMMANDS = [
     ("sleep",),
     ("maintenance", "n1", "--reason", f"fan {POISON}"),
 ]
-#: The message about a device is cleaned when it is decoded, and a ledger has no texts.
+#: The message about a device and the name of a workload are cleaned when they are decoded, and a ledger has no texts.
 AS_DATA = [
-    each for each in COMMANDS if "wide" not in each and each != ("wake", "n2") and each[0] not in {"devices", "savings"}
+    each
+    for each in COMMANDS
+    if "wide" not in each and each != ("wake", "n2") and each[0] not in {"devices", "energy", "savings"}
 ]
+
+
+_DOMAIN_STATUS = {
+    "lastUpdated": ago(5),
+    "lowered": [{"node": "n1", "wantedWatts": 400, "allocatedWatts": 300, "reason": "limit of rack"}],
+    "conditions": [{"type": "Accepted", "status": "False", "reason": "Cycle", "message": "its parents lead back"}],
+}
 
 
 def poisoned(part, key=""):
@@ -74,6 +98,9 @@ def some_objects():
     ]
     node["metadata"]["labels"]["joulie.io/sleep-state"] = "asleep"
     report["status"]["devices"] = [{"uuid": "GPU-0", "reason": "PodsNotRead", "message": "no contact"}]
+    workload = {"namespace": "ml", "workload": "job/train", "device": "gpu", "kind": "measured"}
+    joules = {"joules": 5.0, "lowerJoules": 5.0, "upperJoules": 5.0}
+    report["status"]["energy"] = {"since": ago(99), "updatedAt": ago(9), "workloads": [workload | joules]}
     target["spec"]["policy"] = {"name": "queue_aware_v1", "reason": "2 of 4 nodes"}
     bmc = make_node_bmc("n1")
     bmc["status"] = {
@@ -91,6 +118,7 @@ def some_objects():
         hardware,
         bmc,
         pod,
+        make_power_domain("rack", status=_DOMAIN_STATUS),
         make_node("n2", labels={"joulie.io/sleep-state": "quarantined"}),
         service_pod("operator", "n1"),
         service_pod("agent", "n1", owner="DaemonSet"),

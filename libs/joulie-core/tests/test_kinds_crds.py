@@ -20,9 +20,6 @@ from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
 from joulie_core.kinds.power_domain import PowerDomain
 
-#: The kinds that the chart installs, and those that no service reads yet.
-ALL = (*RESOURCES, PowerDomain)
-
 #: What the API server understands in a structural schema, as far as it is used here.
 KEYWORDS = {
     "description",
@@ -73,7 +70,7 @@ def leaf(schema, path):
     return schema
 
 
-@pytest.mark.parametrize("resource", ALL, ids=lambda each: each.info.kind)
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
 def test_schemas_are_structural(resource):
     for path, schema in walk(schema_of(resource)):
         assert set(schema) <= KEYWORDS, path
@@ -92,7 +89,7 @@ def test_schemas_are_structural(resource):
             assert schema["format"] == "int64", path
 
 
-@pytest.mark.parametrize("resource", ALL, ids=lambda each: each.info.kind)
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
 def test_printer_columns_point_at_fields_of_their_type(resource):
     schema = schema_of(resource)
     for column in resource.info.columns:
@@ -119,13 +116,14 @@ def test_manifests_are_plain_json_and_the_same_every_time():
         "joulie.io_nodepowerprofiles.yaml",
         "joulie.io_nodesleeppolicies.yaml",
         "joulie.io_nodetwins.yaml",
+        "joulie.io_powerdomains.yaml",
         "joulie.io_telemetryprofiles.yaml",
         "joulie.io_templatepolicies.yaml",
         "joulie.io_topologyawarepolicies.yaml",
     ]
 
 
-@pytest.mark.parametrize("resource", ALL, ids=lambda each: each.info.kind)
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
 def test_kinds_are_cluster_scoped_with_status_and_names(resource):
     spec = manifest(resource)["spec"]
     assert spec["scope"] == "Cluster"
@@ -135,7 +133,7 @@ def test_kinds_are_cluster_scoped_with_status_and_names(resource):
 
 
 def test_every_description_is_written():
-    for resource in ALL:
+    for resource in RESOURCES:
         for path, schema in walk(schema_of(resource)):
             if schema.get("type") == "object" and path != ".metadata" and "properties" in schema:
                 assert schema["description"], path
@@ -281,8 +279,9 @@ GOOD = {
     "power domain": pdom(),
     "power domain above others": pdom(nodeSelector=None, reserveWatts=9_999),
     "power domain with everything": pdom(
-        parent="row", floor={"wattsPerNode": 300}, priority=-5, basis="Server", onLostControl="Release", mode="Enforce"
+        parent="row", floor={"wattsPerNode": 300}, priority=-5, basis="Devices", onLostControl="Release", mode="Observe"
     ),
+    "floor of all that nodes may get": pdom(reserveWatts=1_000, floor={"wattsPerNode": 9_000}),
     "floor as a share": pdom(floor={"percentOfMax": 40.5}),
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
@@ -297,8 +296,10 @@ BAD = {
     "selector of all nodes": pdom(nodeSelector={}),
     "floor twice": pdom(floor={"wattsPerNode": 300, "percentOfMax": 40}),
     "floor of nothing": pdom(floor={}),
-    "unknown basis": pdom(basis="Wall"),
-    "unknown mode of a power domain": pdom(mode="Act"),
+    "floor above what nodes may get": pdom(reserveWatts=1_000, floor={"wattsPerNode": 9_001}),
+    "parent that is no name": pdom(parent="Row A"),
+    "basis that is not built": pdom(basis="Server"),
+    "mode that is not built": pdom(mode="Enforce"),
     "condition without key": balloons({"key": "name", "operator": "Exists"}, {"operator": "Exists"}),
     "condition with an empty key": balloons({"key": "", "operator": "Exists"}),
     "condition without value": balloons({"key": "name", "operator": "Equals"}),
@@ -449,6 +450,14 @@ def test_an_object_bears_the_name_of_its_node_for_ever(resource):
     misnamed = {"metadata": {"name": "n1"}, "spec": spec | {"nodeName": "n2"}}
     assert list(rules_broken(schema, misnamed)) == ["nodeName must equal metadata.name"]
     assert "nodeName is immutable" in list(rules_broken(schema, misnamed, before))
+
+
+def test_a_power_domain_is_not_its_own_parent():
+    schema = schema_of(PowerDomain)
+    spec = pdom(parent="n1")[1]["spec"]
+    assert list(rules_broken(schema, {"metadata": {"name": "n2"}, "spec": spec})) == []
+    own = list(rules_broken(schema, {"metadata": {"name": "n1"}, "spec": spec}))
+    assert own == ["parent must be another PowerDomain"]
 
 
 def test_a_routing_profile_may_bear_any_name():

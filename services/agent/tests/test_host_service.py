@@ -97,6 +97,32 @@ async def test_a_node_whose_agent_has_no_vendor_library_keeps_the_gpus_of_its_re
         await cluster.agents[0].kill()
 
 
+async def test_energy_by_pod_is_served_with_what_it_lacks(cluster, machine, tmp_path):
+    cgroup = tmp_path / "cgroup"
+    (cgroup / "kubepods").mkdir(parents=True)
+    (cgroup / "cgroup.controllers").touch()
+    (cgroup / "cpu.stat").write_text("usage_usec 5000000\n")
+    cluster.api.put(make_node("n1"))
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env, ENERGY_BY_POD="true", HOST_CGROUP_ROOT=str(cgroup))
+        await cluster.until_reported("n1", reason="NoProfile")
+        source = 'joulie_energy_source_available{source="%s"}'
+        while (found := await agent.series("n1")).get(source % "cpu_counters") is None:
+            pass
+        assert [found[source % each] for each in ("cpu_counters", "gpu_counters", "cpu_time")] == [1.0, 1.0, 1.0]
+        assert found['joulie_node_energy_joules_total{device="cpu",part="pods"}'] == 0.0
+        await agent.kill()
+
+
+async def test_without_energy_by_pod_there_is_no_series_of_it(cluster, machine, tmp_path):
+    cluster.api.put(make_node("n1"))
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env)
+        await cluster.until_reported("n1", reason="NoProfile")
+        assert not any("energy" in name for name in await agent.series("n1") if "rapl" not in name)
+        await agent.kill()
+
+
 async def test_a_machine_whose_power_cannot_be_capped_is_throttled(cluster, tmp_path):
     machine = FakeMachine(tmp_path / "machine", PLATFORMS["xeon-read-only"])
     cluster.api.put(make_node("n1"))

@@ -56,6 +56,36 @@ def test_a_daemonset_needs_its_node():
     assert scope_of(read(NODE_NAME="n1")).field_selector == "metadata.name=n1"
 
 
+@pytest.mark.parametrize(
+    ("env", "shown"),
+    [
+        ({}, False),
+        ({"HOLDERS_SOCKET": "/s"}, True),
+        ({"HOLDERS_SOCKET": "/s", "CLASS_LIMITS": "Shadow"}, True),
+        ({"HOLDERS_SOCKET": "/s", "CLASS_LIMITS": "Off"}, False),
+        ({"CLASS_LIMITS": "Off"}, False),
+    ],
+)
+def test_limits_by_class_are_shown_where_holders_are_followed_unless_they_are_off(env, shown):
+    assert read(NODE_NAME="n1", **env).shows_class_limits is shown
+
+
+def test_limits_by_class_without_holders_are_refused_with_the_way_out():
+    found = faults(NODE_NAME="n1", CLASS_LIMITS="Shadow")
+    assert "CLASS_LIMITS is Shadow and HOLDERS_SOCKET is not set" in found
+    assert "Set agent.holders.enabled of the chart, or CLASS_LIMITS to Off" in found
+
+
+def test_enforcing_limits_by_class_is_refused_as_not_built():
+    found = faults(NODE_NAME="n1", HOLDERS_SOCKET="/s", CLASS_LIMITS="Enforce")
+    assert "CLASS_LIMITS is Enforce, which is not built: Shadow shows the limits, Off does not" in found
+
+
+@pytest.mark.parametrize("value", ["5%", "10", "50 %"])
+def test_a_default_slowdown_that_no_pod_could_allow_is_refused(value):
+    assert "DEFAULT_MAX_SLOWDOWN" in faults(NODE_NAME="n1", DEFAULT_MAX_SLOWDOWN=value)
+
+
 def test_a_shard_comes_from_the_ordinal_of_the_pod_unless_it_is_set():
     assert read(**POOL, POOL_SHARDS="4", POD_NAME="joulie-agent-pool-3").shard_id == 3
     assert read(**POOL, POOL_SHARDS="4", POD_NAME="joulie-agent-pool-3", POOL_SHARD_ID="1").shard_id == 1
@@ -98,6 +128,12 @@ def test_each_node_of_a_pool_has_exactly_one_shard():
         node = Node(name=NodeName(f"n{index}"))
         assert [scope.owns(node) for scope in scopes].index(True) == shard_of(node.name, 3)
         assert sum(scope.owns(node) for scope in scopes) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("ENERGY_BY_POD", "true"), ("HOLDERS_SOCKET", "/run/holders")])
+def test_a_pool_follows_nothing_of_the_machine_it_runs_on(name, value):
+    with pytest.raises(SettingsError, match=name):
+        read(**POOL, **{name: value})
 
 
 def test_a_daemonset_owns_its_node_only_while_that_is_managed():

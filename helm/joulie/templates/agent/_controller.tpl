@@ -7,6 +7,13 @@
   mountPath: /run/joulie
 {{- end -}}
 
+{{/* Whether the agent adds up energy by pod; empty where it does not. */}}
+{{- define "joulie.energyByPod.enabled" -}}
+{{- if and .Values.agent.energyByPod.enabled .Values.agent.power.enabled (eq .Values.agent.mode "daemonset") -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{/* The controller's container: API token and network, no devices, nothing writable. */}}
 {{- define "joulie.controller" -}}
 {{- $agent := .Values.agent -}}
@@ -30,6 +37,14 @@
     {{- if include "joulie.holders.enabled" . }}
     - name: HOLDERS_SOCKET
       value: /run/joulie/holders.sock
+    - name: CLASS_LIMITS
+      value: {{ ternary "Shadow" "Off" (not (empty (include "joulie.classLimits.shown" .))) | quote }}
+    - name: DEFAULT_MAX_SLOWDOWN
+      value: {{ $agent.classLimits.defaultMaxSlowdown | quote }}
+    {{- end }}
+    {{- if include "joulie.energyByPod.enabled" . }}
+    - name: ENERGY_BY_POD
+      value: "true"
     {{- end }}
     {{- if $agent.actuator.nvidia.enabled }}
     # Where the NVIDIA runtime is the default one, it must not mount anything here.

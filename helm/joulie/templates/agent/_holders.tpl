@@ -6,6 +6,24 @@ true
 {{- end -}}
 
 {{/*
+Whether the agent shows the limits that GPUs would have by the class of their holders; empty where it does not. Fails on a
+mode that cannot be.
+*/}}
+{{- define "joulie.classLimits.shown" -}}
+{{- /* YAML reads Off without quotes as false. */ -}}
+{{- $mode := toString .Values.agent.classLimits.mode | replace "false" "Off" -}}
+{{- if eq $mode "Enforce" -}}
+{{- fail "agent.classLimits.mode: Enforce is not built: Shadow shows the limits, Off does not" -}}
+{{- end -}}
+{{- if and (eq $mode "Shadow") (not (include "joulie.holders.enabled" .)) -}}
+{{- fail "agent.classLimits.mode is Shadow, which needs the holders of GPUs: set agent.holders.enabled, with agent.mode: daemonset and agent.power.enabled, or agent.classLimits.mode: Off" -}}
+{{- end -}}
+{{- if and (include "joulie.holders.enabled" .) (ne $mode "Off") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/*
 The container that asks the kubelet: root for the kubelet's directory, without capabilities, network use or API token; nothing of the
 host is writable.
 */}}

@@ -70,8 +70,8 @@ class GpuHandler:
                 return self._release_clocks(done) if release else done
             case SetGpuClocks(clocks_mhz=clocks_mhz):
                 return self._limit_clocks(clocks_mhz)
-            case ReadGpu():
-                return self._read()
+            case ReadGpu(energy_only=energy_only):
+                return self._read(self._counter if energy_only else self._reading)
             case DescribeGpu():
                 return self._describe()
 
@@ -188,13 +188,18 @@ class GpuHandler:
         broken += [info.failure for info in self._all() if not info.uuid and info.failure is not None]
         return broken[0] if broken else None
 
-    def _read(self) -> GpuReadings:
+    def _read(self, read: Callable[[str], GpuPowerReading]) -> GpuReadings:
         return GpuReadings(
             revision=self._revision,
-            gpus=tuple(self._reading(info.uuid) for info in self._all() if info.uuid),
+            gpus=tuple(read(info.uuid) for info in self._all() if info.uuid),
             failures=dict(self._failures),
             overwritten=dict(self.writer.overwritten) if isinstance(self.writer, JournaledWriter) else {},
         )
+
+    def _counter(self, uuid: str) -> GpuPowerReading:
+        found = self._drivers_by_uuid[uuid].energy_mj(uuid)
+        failure = found if isinstance(found, HardwareFailure) else None
+        return GpuPowerReading(uuid=uuid, energy_mj=_known(found), failure=failure)
 
     def _reading(self, uuid: str) -> GpuPowerReading:
         found = self._drivers_by_uuid[uuid].read(uuid, gpu_clocks.journaled_clock(self.writer, uuid))
@@ -206,6 +211,8 @@ class GpuHandler:
             limit_mw=_known(found.limit_mw),
             clock_limit_mhz=_known(found.clock_limit_mhz),
             clock_bound=found.clock_bound,
+            clock_mhz=found.clock_mhz,
+            busy_pct=found.busy_pct,
             failure=next(
                 (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
             ),

@@ -179,6 +179,9 @@ class ReadCpu(_Request, frozen=True, tag="read_cpu"):
 class ReadGpu(_Request, frozen=True, tag="read_gpu"):
     """Read the power and the limit of every GPU."""
 
+    #: Read the energy counters instead.
+    energy_only: bool = False
+
 
 class DescribeCpu(_Request, frozen=True, tag="describe_cpu"):
     """Describe the CPUs and what can be controlled."""

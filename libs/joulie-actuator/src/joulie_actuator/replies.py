@@ -86,13 +86,18 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
 
 
 class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts, the managed limit on its graphics clock, and what bounds it."""
+    """Power and limit of one GPU, in milliwatts, its graphics clock, and how busy it is, in percent of the time."""
 
     uuid: str
     power_mw: int | None = None
     limit_mw: int | None = None
+    #: The managed limit on its graphics clock.
     clock_limit_mhz: int | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    #: Energy counter in millijoules, which may start again at zero; only where it was asked for and the GPU has one.
+    energy_mj: int | None = None
+    clock_mhz: int | None = None
+    busy_pct: int | None = None
     failure: HardwareFailure | None = None
 
 

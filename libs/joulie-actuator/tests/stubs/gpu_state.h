@@ -31,7 +31,9 @@ struct stub_gpu {
     volatile uint32_t no_clock_reasons; /* a device, or a guest, that tells none */
     /* AMD SMI: readings of the firmware so far, and those of them under each kind of limit. */
     volatile uint32_t readings, power_readings, thermal_readings;
-    volatile uint32_t activity_pct;
+    volatile uint32_t activity_pct;     /* of the graphics engine, also NVML's */
+    volatile uint32_t energy_low, energy_high; /* of the energy counter: millijoules, and AMD SMI's own unit */
+    volatile uint32_t no_energy;        /* a device that has none */
 };
 
 struct stub_state {
@@ -90,6 +92,11 @@ static struct stub_gpu *gpu_of(const void *handle)
     if (value >> 16 != (uint64_t)client_epoch + 1 || index >= state->count)
         return NULL;
     return &state->gpus[index];
+}
+
+static inline uint64_t energy_count(const struct stub_gpu *gpu)
+{
+    return (uint64_t)gpu->energy_high << 32 | gpu->energy_low;
 }
 
 static inline uint32_t enforced_mw(const struct stub_gpu *gpu)

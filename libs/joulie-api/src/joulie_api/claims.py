@@ -7,9 +7,7 @@ cluster does not serve dynamic resource allocation v1, or RBAC does not permit t
 periodically.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NoReturn
 
@@ -18,8 +16,8 @@ import structlog
 
 from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
-from joulie_api.errors import Forbidden, KubeError, NotFound
 from joulie_api.log_limit import LogLimit
+from joulie_api.optional_watch import OptionalWatch
 from joulie_api.reflector import Reflector
 from joulie_api.resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from joulie_api.wire.metadata import WireObject
@@ -34,11 +32,6 @@ from joulie_core.powerest.claims import (
 )
 from joulie_core.powerest.pod_demand import class_resource_gpus, other_extended_resources
 
-#: A cluster gets the API by an upgrade, which takes longer than this.
-_RECHECK_S: Final = 600.0
-_RETRY_S: Final = 5.0
-#: Time that pods wait for claims at the start: the first lists take less where they can be read at all.
-_SETTLE_S: Final = 10.0
 #: Log lines that are remembered, so that they are not repeated.
 _MAX_LOGGED: Final = 1024
 #: Characters of a name in a log line; those of valid names with their namespace are fewer.
@@ -179,15 +172,14 @@ class Claims:
     def __init__(
         self, client: KubeClient, device_classes: Mapping[str, float], log_limit: LogLimit | None = None
     ) -> None:
-        self._client = client
         self._classes = {**DEVICE_CLASS_GPUS, **device_classes}
         self._claims = Reflector(client, RESOURCE_CLAIMS, decode_claim)
         self._templates = Reflector(client, RESOURCE_CLAIM_TEMPLATES, decode_template)
         self._device_classes = Reflector(client, DEVICE_CLASSES, decode_device_class)
         self._device_classes.subscribe(lambda _key, _old, _new: self._read_classes())
+        self._watch = OptionalWatch(client, "claims", self._claims, self._templates, self._device_classes)
         #: Device class by the extended resource that it serves.
         self._class_of: Mapping[str, str] = {}
-        self._absent = asyncio.Event()
         self._logged: set[str] = set()
         self._log_limit = log_limit or LogLimit()
 
@@ -210,51 +202,15 @@ class Claims:
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
         """The watches, which `run` runs where the cluster has the API."""
-        return (self._claims, self._templates, self._device_classes)
+        return self._watch.reflectors
 
     async def wait_settled(self) -> None:
         """Wait until all claims are known, cannot be read, or have not arrived in time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SETTLE_S):
-                absent = asyncio.create_task(self._absent.wait())
-                known = asyncio.create_task(self._wait_synced())
-                try:
-                    await asyncio.wait((absent, known), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    absent.cancel()
-                    known.cancel()
+        await self._watch.wait_settled()
 
     async def run(self) -> NoReturn:
         """Watch the claims until cancelled, as soon as the cluster has the API."""
-        while True:
-            if await self._is_readable():
-                break
-            await asyncio.sleep(_RECHECK_S if self._absent.is_set() else _RETRY_S)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._claims.run(), name=f"watch {self._claims.name}")
-            group.create_task(self._templates.run(), name=f"watch {self._templates.name}")
-            group.create_task(self._device_classes.run(), name=f"watch {self._device_classes.name}")
-        raise AssertionError("reflectors do not end")
-
-    async def _wait_synced(self) -> None:
-        await self._claims.wait_synced()
-        await self._templates.wait_synced()
-        await self._device_classes.wait_synced()
-
-    async def _is_readable(self) -> bool:
-        try:
-            for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES):
-                await self._client.list_page(resource, limit=1)
-        except NotFound:
-            self._log_once(_log.info, "claims not watched, api not served", api=RESOURCE_CLAIMS.api_version)
-        except Forbidden as error:
-            self._log_once(_log.warning, "claims not watched, access denied", error=str(error))
-        except KubeError:
-            return False  # The other watches log that the server cannot be reached.
-        else:
-            return True
-        self._absent.set()
-        return False
+        await self._watch.run()
 
     def _gpus(self, namespace: str, pod_claim: PodClaim) -> float:
         demand = self._find(namespace, pod_claim)

@@ -15,12 +15,11 @@ from joulie_api.errors import DecodeError
 from joulie_api.resources import PODS
 from joulie_api.wire import decode_page
 from joulie_api.wire.metadata import WireController, controller_of
+from joulie_core.labels import MIRROR
 from joulie_core.text import printable
 
 #: Field selector of the pods that have not ended.
 ACTIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-#: Annotation by which a kubelet marks the copy of a static pod.
-_MIRROR: Final = "kubernetes.io/config.mirror"
 #: Kinds of controllers whose pods end with the node.
 _NODE_OWN: Final = frozenset({"DaemonSet", "Node"})
 #: Pages of 500 pods: many more than a node runs.
@@ -47,7 +46,7 @@ _PODS: Final = msgspec.json.Decoder(_Pod)
 
 def ends_with_node(annotations: Mapping[str, str], controller: str) -> bool:
     """Return whether a pod is static or of a DaemonSet, by the kind of its controller (empty without one)."""
-    return _MIRROR in annotations or controller in _NODE_OWN
+    return MIRROR in annotations or controller in _NODE_OWN
 
 
 async def pod_in_the_way(reads: KubeClient, node: str) -> str | None:

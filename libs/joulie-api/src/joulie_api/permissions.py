@@ -19,6 +19,7 @@ from joulie_api.resources import (
     DEVICE_CLASSES,
     EVENTS,
     LEASES,
+    NAMESPACES,
     NODE_BMCS,
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
@@ -29,6 +30,7 @@ from joulie_api.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    POWER_DOMAINS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -90,13 +92,20 @@ class Permissions:
     sleep: tuple[Grant, ...] = ()
     #: In the namespace that the service runs in, only where savings are estimated.
     savings: tuple[Grant, ...] = ()
+    #: In the cluster, only where power domains are observed.
+    power_domains: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
+    #: In the cluster, only where the holders of devices are followed or energy by pod is added up.
+    node_pods: tuple[Grant, ...] = ()
+    #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
+    class_limits: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        scopes = (self.cluster, self.namespace, self.resource_manager, self.sleep, self.savings, self.holders)
+        of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits)
+        scopes = (self.cluster, self.namespace, self.sleep, self.savings, self.power_domains, *of_nodes)
         return tuple(grant for scope in scopes for grant in scope)
 
 
@@ -138,6 +147,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((CONFIG_MAPS,), ("get", "patch"), by_name=True, reason="The ledger of savings."),
                 Grant((CONFIG_MAPS,), ("create",), reason="Its first write; a name cannot limit it."),
             ),
+            power_domains=(
+                Grant((POWER_DOMAINS,), _READ),
+                Grant((POWER_DOMAINS,), ("patch",), subresource="status", reason="What is observed."),
+            ),
         ),
         "agent": Permissions(
             cluster=(
@@ -162,10 +175,9 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
             ),
-            holders=(
-                Grant((PODS,), _READ, reason="The workload class of the pods on the agent's node."),
-                Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),
-            ),
+            holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
+            node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
+            class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)
@@ -190,7 +202,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 VIEWER: Final = Permissions(
     cluster=(
         Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
-        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES), ("list",)),
+        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES, POWER_DOMAINS), ("list",)),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
         Grant((API_SERVICES,), ("list",), reason="To find the extender."),

@@ -100,6 +100,7 @@ NODE_BMCS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodebmcs", "NodeBMC
 NODE_SLEEP_POLICIES: Final = Resource(
     _JOULIE_GROUP, _JOULIE_VERSION, "nodesleeppolicies", "NodeSleepPolicy", namespaced=False
 )
+POWER_DOMAINS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "powerdomains", "PowerDomain", namespaced=False)
 #: Of a project of Kubernetes; not every cluster has it.
 NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False

@@ -57,6 +57,9 @@ INTEL_GPU_COUNT: Final = "gpu.intel.com/device.count"
 NFD_CPU_MODEL_PREFIX: Final = "feature.node.kubernetes.io/cpu-model."
 NFD_PCI_PREFIX: Final = "feature.node.kubernetes.io/pci-"
 
+#: By which a kubelet marks the API server's copy of a static pod, with what it has for the pod's UID.
+MIRROR: Final = "kubernetes.io/config.mirror"
+
 WORKLOAD_CLASS: Final = "joulie.io/workload-class"
 #: Annotation of a Pod or a Namespace: how much longer a standard pod may run, `0%`, `10%`, `25%` or `50%`.
 MAX_SLOWDOWN: Final = "joulie.io/max-slowdown"

@@ -117,6 +117,8 @@ class Pod:
     limits: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[PodClaim, ...] = ()
+    #: When the kubelet accepted it (`status.startTime`), RFC 3339 as written; None before, or where it was not read.
+    start_time: str | None = None
 
     @property
     def key(self) -> str:

@@ -65,3 +65,28 @@ def test_nodes_are_released_only_where_all_domains_above_them_release():
     assert tree.releases == (True, True, False)
     (tree,) = plant([domain("a"), domain("b", "a", "n1", releases=True)]).trees
     assert tree.releases == (False, False)
+
+
+def test_a_domain_that_cannot_be_read_sets_its_tree_aside_and_tells_which():
+    forest = plant([domain("rack", "row", "n1"), domain("feed"), *GOOD], unread=["row"])
+    assert [(each.domain, each.problem) for each in forest.problems] == [("row", BudgetProblem.UNREADABLE)]
+    assert forest.lost == {"row": "row", "rack": "row"}
+    assert [tree.domains[0].name for tree in forest.trees] == ["feed", "good"]
+
+
+def test_an_earlier_version_of_a_domain_that_cannot_be_read_tells_its_tree():
+    forest = plant([domain("feed"), domain("row", "feed"), *GOOD], unread=["row"])
+    assert forest.lost == {"row": "row", "feed": "row"}
+
+
+def chain(levels):
+    return [domain("d0"), *(domain(f"d{level}", f"d{level - 1}") for level in range(1, levels))]
+
+
+def test_a_tree_of_32_levels_is_planted_and_a_deeper_one_is_set_aside_by_name():
+    assert plant(chain(32)).problems == ()
+    forest = plant([*chain(5_000), *GOOD])
+    assert [(each.domain, each.problem) for each in forest.problems] == [("d32", BudgetProblem.TOO_DEEP)]
+    assert forest.problems[0].message == "is at level 33 of its tree; 32 levels are the most"
+    assert [tree.domains[0].name for tree in forest.trees] == ["good"]
+    assert forest.lost["d4999"] == "d32"

@@ -58,7 +58,7 @@ def test_a_gpu_of_a_standard_pod_is_standard_and_the_other_is_free():
     found = held([listed("train", "GPU-a")], [pod()])
 
     assert found == {"GPU-a": ("standard", "AllStandard"), "GPU-b": ("free", "NoPod")}
-    assert holders([listed("train", "GPU-a")], [pod()]) == (Holder("team", "train", "main", STANDARD),)
+    assert holders([listed("train", "GPU-a")], [pod()]) == (Holder("team", "train", "main", STANDARD, "u1"),)
 
 
 def test_a_gpu_of_a_performance_pod_is_performance():
@@ -88,7 +88,7 @@ def test_repeated_cdi_ids_and_repeated_entries_are_one_holder():
 
     found = holders([ListedPod("team", "train", (container,))], [pod(units=0, claims=("claim",))], slices=slices)
 
-    assert found == (Holder("team", "train", "main", STANDARD),)
+    assert found == (Holder("team", "train", "main", STANDARD, "u1"),)
 
 
 def test_an_init_container_listed_nowhere_may_hold_what_looks_free():
@@ -127,7 +127,7 @@ def test_sidecars_are_listed_and_count_as_holders():
     )
 
     assert held([entry], [pod(units=2)])["GPU-b"] == ("standard", "AllStandard")
-    assert holders([entry], [pod(units=2)], "GPU-b") == (Holder("team", "train", "sidecar", STANDARD),)
+    assert holders([entry], [pod(units=2)], "GPU-b") == (Holder("team", "train", "sidecar", STANDARD, "u1"),)
 
 
 def test_sidecars_that_an_older_kubelet_does_not_list_may_hold_what_looks_free():
@@ -319,3 +319,32 @@ def test_a_standard_gpu_has_no_holder_that_is_not_a_standard_pod(entries, pods):
                 assert by_name[holder.pod].active
         if device.held_as is HeldAs.FREE:
             assert not device.holders
+
+
+def pods_of(listing, pods, uuid="GPU-a"):
+    """Return the UIDs of the pods that certainly are all that hold a GPU; None where that is not certain."""
+    found = held_devices(DeviceListing(tuple(listing), NOW), NodePods({each.key: each for each in pods}), GPUS)
+    return next(each for each in found if each.uuid == uuid).pods
+
+
+@pytest.mark.parametrize("workload_class", [STANDARD, PERFORMANCE, None])
+def test_the_pods_of_a_gpu_are_certain_whatever_their_class(workload_class):
+    assert pods_of([listed("train", "GPU-a")], [pod(workload_class=workload_class)]) == {"u1"}
+    assert pods_of([listed("train", "GPU-a")], [pod(workload_class=workload_class)], "GPU-b") == frozenset()
+
+
+def test_a_pod_that_may_be_another_one_of_its_name_is_not_certain():
+    assert pods_of([listed("train", "GPU-a")], [pod(started=NOW)]) is None
+    assert pods_of([listed("train", "GPU-a")], []) is None
+
+
+def test_the_pods_of_a_gpu_are_not_certain_while_another_may_hold_it_even_where_its_class_is():
+    shared = listed("train", "GPU-a::0", resource=SHARED)
+    perhaps = pod("other", uid="u2", units=2)
+    assert held([shared], [pod(), perhaps])["GPU-a"] == ("standard", "AllStandard")
+    assert pods_of([shared], [pod(), perhaps]) is None
+
+
+def test_without_an_answer_no_pods_are_certain():
+    (first, _) = held_devices(NoListing(HolderReason.KUBELET_SILENT), NodePods({}), GPUS)
+    assert first.pods is None

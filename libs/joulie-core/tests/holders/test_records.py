@@ -23,7 +23,7 @@ def gpus(number, resource="nvidia.com/gpu", *, sidecar=False):
 def test_a_class_that_is_neither_performance_nor_standard_is_unknown(annotation, expected):
     annotations = {} if annotation is None else {WORKLOAD_CLASS: annotation}
 
-    assert node_pod(Pod("a", annotations=annotations), None).workload_class is expected
+    assert node_pod(Pod("a", annotations=annotations)).workload_class is expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_class_that_is_neither_performance_nor_standard_is_unknown(annotation,
     ],
 )
 def test_the_units_of_a_pod_are_those_of_its_largest_moment(pod, units):
-    found = node_pod(pod, None)
+    found = node_pod(pod)
 
     assert found.units == units
     assert not found.unreadable
@@ -48,14 +48,17 @@ def test_the_units_of_a_pod_are_those_of_its_largest_moment(pod, units):
 
 @pytest.mark.parametrize("quantity", ["many", "1e999999", ""])
 def test_a_quantity_that_cannot_be_read_is_not_zero(quantity):
-    found = node_pod(Pod("a", containers=(gpus(quantity),)), None)
+    found = node_pod(Pod("a", containers=(gpus(quantity),)))
 
     assert found.unreadable or found.units.get("NVIDIA", 0) > 0
 
 
 @pytest.mark.parametrize(("phase", "active"), [("Pending", True), ("Running", True), ("Failed", False)])
 def test_a_pod_is_active_until_its_phase_says_that_it_has_ended(phase, active):
-    found = node_pod(Pod("a", "team", "u", phase=phase, deleting=True, claims=(PodClaim("c"), PodClaim())), 5.0)
+    claims = (PodClaim("c"), PodClaim())
+    pod = Pod("a", "team", "u", phase=phase, deleting=True, claims=claims, start_time="1970-01-01T00:00:05Z")
+
+    found = node_pod(pod)
 
     assert (found.active, found.key, found.uid) == (active, "team/a", "u")
     assert (found.started_at_s, found.claims) == (5.0, ("c", None))

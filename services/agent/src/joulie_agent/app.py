@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 from joulie_actuator.client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
@@ -18,7 +19,12 @@ from joulie_agent.backends.headers import SecretHeaders
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
+from joulie_agent.class_limits.namespaces import NamespacesWatch
+from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
 from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.energy.cgroups import read_cpu_times
+from joulie_agent.energy.follow import EnergyFollower, EnergySources
+from joulie_agent.energy.metrics import energy_families
 from joulie_agent.holders.answer import fetch_answer
 from joulie_agent.holders.cluster import NodePodsWatch
 from joulie_agent.holders.follow import HoldersFollower, HolderSources
@@ -32,7 +38,10 @@ from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
+from joulie_core.class_caps.held_limit import HolderPods
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import view_from_status
+from joulie_core.power.curves import NodeCurves, node_curves
 
 _KHZ_PER_MHZ: Final = 1000
 
@@ -55,7 +64,9 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         on_start(app)
         workers = NodeWorkers(client, scope)
         informers = Informers(client, scope, settings.default_route, wake=workers.wake, moved=workers.move)
-        follower = _follow_holders(app, settings, client, host, workers) if settings.holders_socket else None
+        watch = _watch_pods(app, settings, client)
+        energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory)
+        follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -68,6 +79,8 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             wall_time=time.time,
             failures=app.failures,
             held=follower.current if follower else None,
+            energy=energy,
+            shadow=_shadow_limits(app, settings, client, host, follower) if follower else None,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
@@ -76,22 +89,83 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         await app.wait()
 
 
-def _follow_holders(
-    app: App, settings: AgentSettings, client: KubeClient, host: PowerBackend, workers: NodeWorkers
-) -> HoldersFollower:
-    """Start to follow which pods hold the GPUs of this machine."""
+def _watch_pods(app: App, settings: AgentSettings, client: KubeClient) -> NodePodsWatch | None:
+    """Start to watch the pods of this node, once for all that need them; None where nothing does."""
+    if not settings.holders_socket and not settings.energy_by_pod:
+        return None
     watch = NodePodsWatch(client, settings.node_name)
+    app.watch(watch.pods)
+    return watch
+
+
+def _follow_holders(
+    app: App,
+    settings: AgentSettings,
+    watch: NodePodsWatch | None,
+    host: PowerBackend,
+    workers: NodeWorkers,
+    *,
+    energy: EnergyFollower | None,
+) -> HoldersFollower | None:
+    """Start to follow which pods hold the GPUs of this machine, if that is set."""
+    if watch is None or not settings.holders_socket:
+        return None
     sources = HolderSources(
         listing=partial(fetch_answer, settings.holders_socket),
         pods=watch.current,
         gpus=lambda: host.node_gpus() if isinstance(host, HostBackend) else (),
     )
-    follower = HoldersFollower(sources, changed=partial(workers.wake, settings.node_name))
-    app.watch(watch.pods)
-    app.report(watch.slices)
-    app.spawn("resource slices", watch.watch_slices())
+    follower = HoldersFollower(sources, partial(workers.wake, settings.node_name), energy.looked if energy else None)
+    for reflector in watch.slices.reflectors:
+        app.report(reflector)
+    app.spawn("resource slices", watch.slices.run())
     app.spawn("device holders", follower.run())
     return follower
+
+
+def _follow_energy(
+    app: App,
+    settings: AgentSettings,
+    watch: NodePodsWatch | None,
+    host: PowerBackend,
+    *,
+    informers: Informers,
+    inventory: Inventory,
+) -> EnergyFollower | None:
+    """Start to add up the energy of this machine by pod, if that is set and its hardware is this agent's."""
+    if watch is None or not settings.energy_by_pod or not isinstance(host, HostBackend):
+        return None
+
+    def curves() -> NodeCurves | None:
+        hardware = informers.hardware(settings.node_name)
+        return node_curves(view_from_status(hardware.model.status, inventory)) if hardware else None
+
+    cpu_times = partial(read_cpu_times, Path(settings.host_cgroup_root))
+    follower = EnergyFollower(EnergySources(host.read_counters, cpu_times, watch.current_pods, curves))
+    series = partial(energy_families, settings.node_name, follower)
+    app.registry.register(NodeSeriesCollector(series))
+    app.spawn("energy by pod", follower.run())
+    return follower
+
+
+def _shadow_limits(
+    app: App, settings: AgentSettings, client: KubeClient, host: PowerBackend, follower: HoldersFollower
+) -> ShadowLimits | None:
+    """Return the limits by class that the GPUs of this machine would have; None where they are not followed."""
+    if not settings.shows_class_limits:
+        return None
+    namespaces = NamespacesWatch(client)
+    # Not in the readiness of the process: a Namespace that was not seen allows nothing, and that is shown.
+    app.report(namespaces.reflector)
+    app.spawn("watch namespaces", namespaces.reflector.run())
+
+    def pods() -> HolderPods | None:
+        found = follower.pods()
+        if found is None:
+            return None
+        return HolderPods(found.pods, namespaces.annotations, settings.default_max_slowdown)
+
+    return ShadowLimits(ShadowSources(follower.current, pods, host.gpu_clocks), Inventory.load())
 
 
 @asynccontextmanager

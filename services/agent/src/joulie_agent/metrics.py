@@ -8,6 +8,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
+from joulie_agent.class_limits.metrics import limit_families
 from joulie_agent.enforce.cpu import CpuMode
 from joulie_agent.node_view import NodeView
 from joulie_agent.worker import NodeWorker
@@ -27,6 +28,7 @@ def families(workers: Mapping[str, NodeWorker]) -> Iterator[Metric]:
     yield from _dvfs(views)
     yield from _frequencies(views)
     yield from _classes(views)
+    yield from limit_families({node: view.shadow for node, view in views.items() if view.shadow is not None})
 
 
 def _enforcement(views: _Views) -> Iterator[Metric]:

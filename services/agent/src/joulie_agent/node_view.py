@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from joulie_agent.backends.base import CpuReading, GpuReading
+from joulie_agent.class_limits.shadow import ShadowState
 from joulie_agent.enforce.cpu import CpuControlState
 from joulie_agent.enforce.node import Tick
 from joulie_core.control.dvfs import DvfsDirection
@@ -29,6 +30,8 @@ class NodeView:
     reports: dict[str, ControlReport] = field(default_factory=dict)
     actions: Counter[DvfsDirection] = field(default_factory=Counter)
     errors: int = 0
+    #: None where limits by class are not followed.
+    shadow: ShadowState | None = None
 
     def show(self, target: NodePowerProfileSpec | None, tick: Tick) -> None:
         """Take the results of a tick that carried out `target`."""

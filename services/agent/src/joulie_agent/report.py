@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from joulie_agent.energy.report import energy_report
 from joulie_agent.holders.report import device_reports
+from joulie_core.attribution.totals import EnergyTotals, MeteredDevice
 from joulie_core.holders.held import HeldDevice
+from joulie_core.kinds.energy_report import EnergyReport
+from joulie_core.kinds.held_devices import ClassLimitReport
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, PowerReading, TelemetryProfileStatus
 from joulie_core.timestamps import age_seconds, rfc3339
 
@@ -35,6 +39,9 @@ def compose(
     now_s: float,
     held: Sequence[HeldDevice] | None = None,
     watts_of: Mapping[str, float | None] = MappingProxyType({}),
+    energy: Mapping[MeteredDevice, EnergyTotals] | None = None,
+    energy_since_s: float = 0.0,
+    limits: Mapping[str, ClassLimitReport] = MappingProxyType({}),
 ) -> TelemetryProfileStatus:
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
@@ -47,6 +54,9 @@ def compose(
         now_s: wall time, seconds since the epoch.
         held: the node's GPUs and what holds them; None where that is not followed.
         watts_of: power of each GPU, by UUID.
+        energy: energy of the node; None where it is not added up.
+        energy_since_s: wall time of the start of these sums, seconds since the epoch.
+        limits: the limit that each GPU would have by the class of its holders, by UUID.
     """
     old = last.control or ControlReports()
     power = _power(last.power, cpu_watts, gpu_watts, now_s)
@@ -55,8 +65,25 @@ def compose(
     return TelemetryProfileStatus(
         control=ControlReports(cpu=_control(old.cpu, cpu, now_s), gpu=_control(old.gpu, gpu, now_s)),
         power=power,
-        devices=None if held is None else device_reports(held, watts_of, before or ()),
+        devices=None if held is None else device_reports(held, watts_of, before or (), limits),
+        energy=None if energy is None else _energy(last, energy, energy_since_s, now_s, fresh=power != last.power),
     )
+
+
+def _energy(
+    last: TelemetryProfileStatus,
+    energy: Mapping[MeteredDevice, EnergyTotals],
+    since_s: float,
+    now_s: float,
+    *,
+    fresh: bool,
+) -> EnergyReport:
+    """Return the energy as it was until the power is written anew, or for a heartbeat: it always grows."""
+    old = last.energy
+    same = old is not None and not fresh and old.since == rfc3339(since_s)
+    if old is not None and same and age_seconds(old.updated_at, now_s) < HEARTBEAT_S:
+        return old
+    return energy_report(energy, since_s, now_s)
 
 
 def _control(old: ControlReport | None, new: ControlReport, now_s: float) -> ControlReport:

@@ -13,6 +13,7 @@ from joulie_actuator.protocol import Epp
 from joulie_api.checked_texts import HttpUrl, LabelSelector, NodeNameText
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, PositiveDuration, ServiceSettings
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.control.dvfs import DvfsMode, DvfsSettings
 from joulie_core.control.telemetry_route import Route
 from joulie_core.kinds.telemetry_profile import (
@@ -44,6 +45,15 @@ class HardwareAccess(StrEnum):
 
     ACTUATOR = "actuator"
     IN_PROCESS = "in-process"
+
+
+class ClassLimits(StrEnum):
+    """Handling of limits of GPUs by the class of their holders."""
+
+    OFF = "Off"
+    SHADOW = "Shadow"
+    #: Refused: not built.
+    ENFORCE = "Enforce"
 
 
 class EnvSource(StrEnum):
@@ -101,6 +111,21 @@ class AgentSettings(ServiceSettings):
     holders_socket: str = ""
     """Socket of `joulie-agent holders` of this pod, which asks the kubelet; unset does not follow which pods hold the
     GPUs of this machine. Only while AGENT_MODE is daemonset."""
+
+    energy_by_pod: bool = False
+    """Add up the energy of this machine by pod and serve it as metrics; see docs/energy-by-pod.md. Off by default,
+    since it takes the right to read all pods. Only while AGENT_MODE is daemonset."""
+
+    host_cgroup_root: str = "/host-cgroup"
+    """Mount point of the node's /sys/fs/cgroup, for the CPU time of pods, if ENERGY_BY_POD is set."""
+    class_limits: ClassLimits | None = None
+    """Limits of GPUs by the class of their holders: `Shadow` computes and shows what they would be, sets nothing and
+    needs HOLDERS_SOCKET; `Off` does neither. `Enforce` is refused, as it is not built. Unset is Shadow where
+    HOLDERS_SOCKET is set, else Off."""
+
+    default_max_slowdown: AllowedSlowdown = AllowedSlowdown.NONE
+    """Slowdown that standard pods allow where neither they nor their Namespace have the annotation
+    `joulie.io/max-slowdown`. With 0 % their GPUs have no limit."""
 
     state_dir: str = "/var/lib/joulie"
     """Directory of the journals of originals, if HARDWARE_ACCESS is `in-process`."""
@@ -197,6 +222,9 @@ class AgentSettings(ServiceSettings):
             faults.append("NODE_NAME is required while AGENT_MODE is daemonset")
         if self.agent_mode is AgentMode.POOL and self.holders_socket:
             faults.append("HOLDERS_SOCKET is for AGENT_MODE daemonset: a pool agent follows no GPU of its machine")
+        if self.agent_mode is AgentMode.POOL and self.energy_by_pod:
+            faults.append("ENERGY_BY_POD is for AGENT_MODE daemonset: a pool agent reads no counter of its machine")
+        faults += self._class_limit_faults()
         if self.agent_mode is AgentMode.POOL:
             faults += self._shard_faults()
         for kind, kind_name, endpoint_name in (
@@ -209,6 +237,19 @@ class AgentSettings(ServiceSettings):
         if faults:
             raise ValueError("; ".join(faults))
         return self
+
+    def _class_limit_faults(self) -> list[str]:
+        if self.class_limits is ClassLimits.ENFORCE:
+            return ["CLASS_LIMITS is Enforce, which is not built: Shadow shows the limits, Off does not"]
+        if self.class_limits is ClassLimits.SHADOW and not self.holders_socket:
+            need = "CLASS_LIMITS is Shadow and HOLDERS_SOCKET is not set: no GPU is known to be a standard pod's."
+            return [f"{need} Set agent.holders.enabled of the chart, or CLASS_LIMITS to Off"]
+        return []
+
+    @property
+    def shows_class_limits(self) -> bool:
+        """Whether limits of GPUs by the class of their holders are computed and shown."""
+        return bool(self.holders_socket) and self.class_limits is not ClassLimits.OFF
 
     def _shard_faults(self) -> list[str]:
         if self.shard_id is None:

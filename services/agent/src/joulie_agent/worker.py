@@ -17,7 +17,10 @@ from typing import Final
 import structlog
 
 from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.class_limits.report import limit_reports
+from joulie_agent.class_limits.shadow import ShadowLimits, ShadowState
 from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.energy.follow import EnergyFollower
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
 from joulie_agent.enforce.places import announced
 from joulie_agent.informers import Informers
@@ -39,6 +42,7 @@ from joulie_core.timestamps import rfc3339
 #: Work whose unexpected errors are counted apart.
 _REGULAR: Final = "node pass"
 _SAMPLE: Final = "DVFS sample"
+_SHADOW: Final = "limits by class"
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
 DEBOUNCE_S: Final = 0.1
@@ -67,6 +71,10 @@ class WorkerDeps:
     failures: Failures
     #: What holds the GPUs of this machine, or None before that is known; None where it is not followed.
     held: Callable[[], Sequence[HeldDevice] | None] | None = None
+    #: The energy of this machine; None where it is not added up.
+    energy: EnergyFollower | None = None
+    #: The limits by class that the GPUs of this machine would have; None where they are not followed.
+    shadow: ShadowLimits | None = None
 
 
 class NodeWorker:
@@ -199,6 +207,7 @@ class NodeWorker:
         if tick.released:
             self.wake()
         self._show(inputs, tick)
+        self.view.shadow = self._shadowed(tick, now)
         wall_time = rfc3339(self._deps.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
         await publisher.status_profile(self._node, inputs.route, informers.status_profile(self._node.name))
@@ -209,6 +218,18 @@ class NodeWorker:
             watts_of={each.gpu: each.power_watts for each in tick.gpu_reading.gpus} if tick.gpu_reading else {},
         )
         return False
+
+    def _shadowed(self, tick: Tick, now: float) -> ShadowState | None:
+        """Return the limits by class; None where they are not followed. What sets nothing must not stop what does."""
+        if self._deps.shadow is None:
+            return None
+        try:
+            state = self._deps.shadow.step(tick.gpu_reading, tick.gpu, tick.hardware.status, now)
+        except Exception as error:  # noqa: BLE001 - as for a pass
+            self._deps.failures.internal_error(_SHADOW, error, node=self._node.name)
+            return None
+        self._deps.failures.worked(_SHADOW, node=self._node.name)
+        return state
 
     async def _announce(self, inputs: Inputs) -> None:
         """Publish what is about to be put in force at an endpoint, for the next agent if this one ends meanwhile."""
@@ -221,7 +242,7 @@ class NodeWorker:
         live = self._deps.informers.status_profile(self._node.name)
         await self._deps.publisher.status_profile(self._node, inputs.route, live)
         last = live.model.status if live else TelemetryProfileStatus()
-        status = TelemetryProfileStatus(control=reports, power=last.power, devices=last.devices)
+        status = TelemetryProfileStatus(control=reports, power=last.power, devices=last.devices, energy=last.energy)
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = reports
         self._announced = wanted
@@ -289,6 +310,9 @@ class NodeWorker:
             now_s=self._deps.wall_time(),
             held=self._deps.held() if self._deps.held else None,
             watts_of=watts_of,
+            energy=self._deps.energy.totals if self._deps.energy else None,
+            energy_since_s=self._deps.energy.since_s if self._deps.energy else 0.0,
+            limits=limit_reports(self.view.shadow) if self.view.shadow else {},
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control

@@ -262,6 +262,7 @@ async def test_clocks_are_limited_by_uuid_reported_and_restored_with_everything_
         (1200, ClockBound.CLOCK_LIMIT),
         (None, ClockBound.NONE),
     ]
+    assert [(sample.clock_mhz, sample.busy_share) for sample in samples] == [(1200, 0.9), (1980, 0.9)]
     assert (await bench.backend.restore_gpu(NO_LIMITS)).reason is Reason.RESTORED
     assert [gpu.clock_mhz for gpu in bench.library.gpus] == [1980, 1980]
 

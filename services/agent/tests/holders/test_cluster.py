@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -39,7 +40,23 @@ def test_a_pod_is_read_with_its_class_its_requests_and_its_start():
     found = decode_node_pod(encoded(started(make_pod("train", "ml", node="n1", gpu=2, workload_class="performance"))))
 
     expected = NodePod("ml", "train", "", True, WorkloadClass.PERFORMANCE, 1_780_336_800.0, {"NVIDIA": 2})
-    assert found == expected
+    assert found == replace(expected, workload="pod/train")
+
+
+def test_a_pod_is_read_with_its_workload_and_what_its_cgroup_is_named_by():
+    pod = make_pod("web-6d4cf-x", "shop", node="n1")
+    pod["metadata"] |= {
+        "uid": "u1",
+        "labels": {"pod-template-hash": "6d4cf"},
+        "ownerReferences": [
+            {"kind": "Other", "name": "first"},
+            {"kind": "ReplicaSet", "name": "web-6d4cf", "controller": True},
+        ],
+    }
+    found = decode_node_pod(encoded(pod))
+    assert (found.workload, found.uid, found.cgroup_uid) == ("deployment/web", "u1", "u1")
+    pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef"}
+    assert decode_node_pod(encoded(pod)).cgroup_uid == "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize("time", ["", "yesterday", "2026-06-01T18:00:00"])
@@ -73,7 +90,7 @@ async def test_the_pods_of_the_node_alone_are_followed(fake_api, fake_client):
     fake_api.put_all([started(make_pod("mine", node="n1")), make_pod("other", node="n2"), make_pod("pending")])
     watch = NodePodsWatch(fake_client, "n1")
     assert watch.current() is None
-    tasks = [asyncio.create_task(each) for each in (watch.pods.run(), watch.watch_slices())]
+    tasks = [asyncio.create_task(each) for each in (watch.pods.run(), watch.slices.run())]
     try:
         await watch.pods.wait_synced()
         async with asyncio.timeout(60):

@@ -15,7 +15,7 @@ from joulie_core.holders.records import (
     NoListing,
     PluginDevice,
 )
-from joulie_core.kinds.held_devices import HolderClass
+from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport, HolderClass
 
 GPU = NodeGpu("GPU-a", "NVIDIA")
 POD = NodePod("team", "train", "u", True, WorkloadClass.STANDARD, 100.0, {"NVIDIA": 1})
@@ -74,6 +74,16 @@ async def test_no_answer_makes_all_unknown_at_once_and_its_words_alone_are_no_ch
     assert node.changes == 2
 
 
+async def test_every_look_is_handed_on_whether_or_not_something_changed():
+    node, seen = Node(), []
+    sources = HolderSources(node.list, lambda: node.pods, lambda: node.gpus)
+    follower = HoldersFollower(sources, node.changed, seen.append)
+    for _ in range(2):
+        await follower.look()
+    assert [[each.pods for each in devices] for devices in seen] == [[{"u"}], [{"u"}]]
+    assert node.changes == 1
+
+
 async def test_pods_that_are_not_known_make_all_unknown(node):
     node.pods = None
     assert await node.look() == [("unknown", "PodsNotRead")]
@@ -114,3 +124,28 @@ def test_power_stays_as_it_was_where_the_nodes_power_was_not_written_anew():
     assert device_reports([device()], {"GPU-a": 200.0}, before)[0].watts == 100.12
     assert device_reports([device("GPU-b")], {"GPU-b": 200.0}, before)[0].watts == 200.0
     assert device_reports([device()], {})[0].watts is None
+
+
+def limited(clock_mhz, saved):
+    now = ClassLimitNow(clock_bound="none", saved_watts=BandReport(lower=saved, upper=saved))
+    return {"GPU-a": ClassLimitReport(reason="ClockLimited", clock_mhz=clock_mhz, now=now)}
+
+
+def test_what_a_limit_would_change_is_as_old_as_the_power_and_the_limit_itself_is_not():
+    before = device_reports([device()], {"GPU-a": 100.0}, limits=limited(1200, 10.0))
+
+    same = device_reports([device()], {"GPU-a": 200.0}, before, limited(1200, 20.0))
+    assert same == before
+    other = device_reports([device()], {"GPU-a": 200.0}, before, limited(1300, 20.0))
+    assert (other[0].class_limit, other[0].watts) == (limited(1300, 20.0)["GPU-a"], 100.0)
+    later = device_reports([device()], {"GPU-a": 200.0}, (), limited(1200, 20.0))
+    assert later[0].class_limit.now.saved_watts.upper == 20.0
+    assert device_reports([device()], {}, before)[0].class_limit is None
+
+
+async def test_the_pods_are_those_of_the_last_look(node):
+    assert node.follower.pods() is None
+    await node.look()
+    pods = node.pods
+    node.pods = NodePods({})
+    assert node.follower.pods() is pods

@@ -1,7 +1,6 @@
 """The operator as a process: its parts, how they are connected, and its tasks.
 
-Every replica watches and is ready; one leads and writes. Losing the lease ends the process, whose successor starts from
-what is published.
+Every replica watches and is ready; one leads and writes. Losing the lease ends it; the next goes on from what it wrote.
 """
 
 import asyncio
@@ -34,6 +33,7 @@ from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifier import Notifier
 from joulie_operator.planner import NodePlanner
 from joulie_operator.power import AgentReadings, PowerTracker
+from joulie_operator.power_domains.build import PowerDomainSurroundings, build_power_domains
 from joulie_operator.published_state import PublishedState
 from joulie_operator.savings.build import SavingsSurroundings, build_savings
 from joulie_operator.savings.controller import SavingsController
@@ -141,6 +141,8 @@ class Operator:
         self._reconciler = self._build_reconciler()
         self._sleep = self._build_sleep(client) if settings.sleep_enabled else None
         self._savings = self._build_savings(client) if settings.savings_enabled else None
+        around = PowerDomainSurroundings(client, self._writes, self._cluster, self._watches, self._twins)
+        self._power_domains = build_power_domains(settings, app, around, self._elector.is_leading)
         self._loops = OperatorLoops(
             self._cluster,
             self._planner,
@@ -191,7 +193,7 @@ class Operator:
         Raises:
             OSError: its address cannot be bound.
         """
-        watches = self._watches
+        watches, savings = self._watches, self._savings
         feed = LiveFeed(
             self._cluster,
             watches.targets.store,
@@ -200,6 +202,7 @@ class Operator:
             is_leading=self._elector.is_leading,
             failures=self._app.failures,
             wall=time.time,
+            savings=None if savings is None else lambda: savings.rates,
         )
         for named_as_node in (watches.nodes, watches.twins):
             named_as_node.subscribe(feed.on_object)
@@ -224,10 +227,10 @@ class Operator:
             group.create_task(self._loops.run_plans(), name="plan")
             group.create_task(self._loops.run_sweeps(), name="sweep twins")
             group.create_task(self._recorder.work(), name="write events")
-            if self._sleep is not None:
-                group.create_task(self._sleep.run(), name="sleep")
-            if self._savings is not None:
-                group.create_task(self._savings.run(), name="savings")
+            optional = {"sleep": self._sleep, "savings": self._savings, "power domains": self._power_domains}
+            for name, controller in optional.items():
+                if controller is not None:
+                    group.create_task(controller.run(), name=name)
             for number in range(self._settings.write_concurrency):
                 group.create_task(self._reconciler.work(), name=f"reconcile {number}")
 

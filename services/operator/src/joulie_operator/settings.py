@@ -34,6 +34,14 @@ class NodePowerSource(StrEnum):
     KEPLER = "kepler"
 
 
+class PowerDomainsMode(StrEnum):
+    """Use of PowerDomain objects."""
+
+    OFF = "Off"
+    #: They are read and their status is written; nothing is lowered.
+    OBSERVE = "Observe"
+
+
 def _known_policy(name: str) -> str:
     if name not in POLICIES:
         raise ValueError(f"unknown policy; known: {', '.join(POLICIES)}")
@@ -161,6 +169,9 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     savings_enabled: bool = False
     """Whether it is estimated what Joulie saves: docs/savings.md. Needs further permissions in the operator's
     namespace, which the chart grants with `operator.savings.enabled`."""
+    power_domains: PowerDomainsMode = PowerDomainsMode.OFF
+    """`Observe`: the status of PowerDomains tells what would be allocated, and nothing is lowered:
+    docs/power-budgets.md. Needs further permissions, which the chart grants with `operator.powerDomains.enabled`."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

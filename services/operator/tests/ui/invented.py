@@ -55,7 +55,7 @@ def target(name, node_class="performance", reason="densest node of its hardware 
 class InventedCluster:
     """What the watches of an operator would bring; `wall` is the time."""
 
-    def __init__(self, *, wall=lambda: WALL, interval_s=0.01, inventory=None):
+    def __init__(self, *, wall=lambda: WALL, interval_s=0.01, inventory=None, savings=None):
         self.wall = wall
         self.leading = True
         self.pods_watch = Watch("pods")
@@ -72,6 +72,7 @@ class InventedCluster:
             is_leading=lambda: self.leading,
             failures=self.failures,
             wall=wall,
+            savings=savings,
             interval_s=interval_s,
         )
 

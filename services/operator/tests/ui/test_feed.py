@@ -4,8 +4,10 @@ import asyncio
 import json
 
 import pytest
-from services.operator.tests.ui.invented import fill
+from services.operator.tests.ui.invented import InventedCluster, fill
 
+from joulie_core.savings import Lever, LeverRate
+from joulie_core.savings.rates import UNKNOWN_RATE, EstimateRange
 from joulie_operator.ui import feed as feed_module
 from joulie_operator.ui.feed import MOST_PAGES, SLICE, TooManyPagesError
 from joulie_operator.ui.subscriber import Subscriber
@@ -205,3 +207,17 @@ async def test_closing_ends_all_pages(world):
     pages = [Page(world) for _ in range(2)]
     world.feed.close()
     assert [await page.subscriber.next() for page in pages] == [None, None]
+
+
+async def test_a_page_gets_what_each_lever_saves_where_that_is_estimated(world):
+    await world.feed.deliver()
+    assert "savings" not in (await Page(world).read()).state
+    rates = {
+        Lever.SLEEP: LeverRate(EstimateRange(900.0, 1000.0, 1100.0), unknown_share=0.25),
+        Lever.CAPS: UNKNOWN_RATE,
+    }
+    state = (await Page(InventedCluster(savings=lambda: rates)).read()).state
+    assert state["savings"] == [
+        {"lever": "sleep", "watts": {"lower": 900.0, "middle": 1000.0, "upper": 1100.0}, "unknownShare": 0.25},
+        {"lever": "caps", "watts": {"lower": 0.0, "middle": 0.0, "upper": 0.0}, "unknownShare": 1.0},
+    ]

@@ -23,6 +23,9 @@ class ZoneReading:
     #: How the sample was judged; None where the counter could not be read.
     sampled: SampleResult | None = None
     failure: HardwareFailure | None = None
+    #: Where the counter wraps around, and the most that is drawn for long; None where the hardware does not report it.
+    range_uj: int | None = None
+    max_watts: float | None = None
 
 
 class PowerMeter:
@@ -50,7 +53,14 @@ class PowerMeter:
             return ZoneReading(zone.name, failure=energy_uj)
         state, sampled = step(self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=counter)
         self._states[zone.path] = state
-        return ZoneReading(zone.name, energy_uj, state.power_watts, sampled)
+        return ZoneReading(
+            zone.name,
+            energy_uj,
+            state.power_watts,
+            sampled,
+            range_uj=counter.range_uj,
+            max_watts=counter.max_watts,
+        )
 
 
 def _counter(zone: RaplZone) -> EnergyCounter:

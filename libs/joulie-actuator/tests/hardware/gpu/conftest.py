@@ -55,6 +55,9 @@ class StubGpu(ctypes.Structure):
         ("power_readings", ctypes.c_uint32),
         ("thermal_readings", ctypes.c_uint32),
         ("activity_pct", ctypes.c_uint32),
+        ("energy_low", ctypes.c_uint32),
+        ("energy_high", ctypes.c_uint32),
+        ("no_energy", ctypes.c_uint32),
     )
 
 

@@ -30,6 +30,7 @@ class Server:
             "close": driver.close,
             "devices": driver.devices,
             "power": lambda: power_mw(driver, uuid),
+            "energy": lambda: driver.energy_mj(uuid),
             "enforced": lambda: driver.enforced_mw(uuid),
             "generation": lambda: driver.generation,
             "knob": lambda: self._with_knob(uuid, _describe),

@@ -84,6 +84,13 @@ def test_power_is_in_whole_watts_and_absent_on_the_secondary_die_of_a_package(dr
     assert drive.reason("power", SECOND) == Reason.NO_READING
 
 
+def test_energy_is_in_millijoules_and_none_where_the_device_has_no_counter(drive, state):
+    state.gpus[0].energy_low, state.gpus[0].energy_high = 10_000_000, 2
+    assert drive("energy", FIRST) == ((2 << 32) + 10_000_000) * 153 // 10_000
+    state.gpus[1].no_energy = 1
+    assert drive("energy", SECOND) is None
+
+
 def test_a_device_without_a_range_has_no_knob(drive, state):
     """As behind SR-IOV, where the library fills both ends with ones."""
     state.gpus[1].max_mw = 0

@@ -23,6 +23,8 @@ GPU = "handle 0"
 PPT0, PPT1 = 0, 1
 #: What the library has in place of a figure.
 ONES = (1 << 32) - 1
+#: 15.3 as a float of 32 bits, which the library has as its resolution.
+FLOAT_15_3 = 15.300000190734863
 AUTO = "AMDSMI_DEV_PERF_LEVEL_AUTO"
 
 
@@ -75,6 +77,11 @@ class Package(ModuleType):
                 "socket_power": 141,
                 "current_socket_power": 142,
                 "average_socket_power": 143,
+            },
+            "amdsmi_get_energy_count": {
+                "energy_accumulator": 10_000_000,
+                "counter_resolution": FLOAT_15_3,
+                "timestamp": 1,
             },
             "amdsmi_get_clock_info": {"clk": 1900, "min_clk": 132, "max_clk": 2100},
             "amdsmi_get_gpu_metrics_info": {"average_gfx_activity": 0},
@@ -405,6 +412,38 @@ def test_power_is_the_first_figure_that_the_device_has(figures, power_mw, librar
     assert package.calls == [("get_power_info", GPU)]
 
 
+def test_energy_is_the_count_times_the_resolution_in_microjoules(library, package):
+    assert library.energy_mj(GPU) == 153_000
+    assert package.calls == [("get_energy_count", GPU)]
+    package.answer("get_energy_count", energy_accumulator=(1 << 62) + 1000)
+    assert library.energy_mj(GPU) == ((1 << 62) + 1000) * 153 // 10_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"energy_accumulator": (1 << 64) - 1},
+        {"energy_accumulator": "N/A"},
+        {"counter_resolution": 0.0},
+        {"counter_resolution": float("nan")},
+        {"counter_resolution": float("inf")},
+        {"counter_resolution": "N/A"},
+    ],
+)
+def test_a_count_or_a_resolution_that_is_missing_is_no_energy_and_not_zero(fields, library, package):
+    package.answer("get_energy_count", **fields)
+    assert library.energy_mj(GPU) is None
+
+
+@pytest.mark.parametrize(("code", "reason"), [(2, None), (10, None), (31, Reason.DEVICE_LOST)])
+def test_a_device_without_an_energy_count_has_none_and_a_lost_one_fails(code, reason, library, package):
+    package.failures["get_energy_count"] = code
+    if reason is None:
+        assert library.energy_mj(GPU) is None
+    else:
+        assert failure_of(lambda: library.energy_mj(GPU)).failure.reason is reason
+
+
 def test_a_device_without_a_figure_of_power_has_no_reading(library, package):
     package.answer("get_power_info", socket_power=0, current_socket_power="N/A", average_socket_power=ONES)
     error = failure_of(lambda: library.power_mw(GPU))
@@ -521,7 +560,7 @@ def test_an_error_of_the_package_itself_is_a_failure_of_the_backend(library, pac
 
 
 def test_the_state_of_the_clock_is_the_graphics_clock_and_what_the_metrics_say(library, package):
-    assert library.clock_state(GPU) == ClockState(1900, ClockBound.IDLE)
+    assert library.clock_state(GPU) == ClockState(1900, ClockBound.IDLE, 0)
     package.answers["amdsmi_get_clock_info"] = {"clk": "N/A"}
     assert library.clock_state(GPU).clock_mhz is None
 

@@ -7,6 +7,7 @@ from joulie_actuator.hardware.gpu.clock_state import (
     Residency,
     bound_of_event_reasons,
     bound_of_metrics,
+    busy_pct_of_metrics,
     clock_bound,
 )
 
@@ -108,3 +109,14 @@ def test_a_limit_binds_where_the_clock_is_within_a_step_of_it(clock_mhz, binds, 
 
 def test_whether_a_limit_binds_is_not_known_without_the_clock():
     assert clock_bound(NONE, None, 1200) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("activity", "busy_pct"), [(0, 0), (100, 100), (101, None), (65535, None), (-1, None), ("N/A", None), (True, None)]
+)
+def test_a_busy_time_of_amd_is_a_share_of_the_time(activity, busy_pct):
+    assert busy_pct_of_metrics({"average_gfx_activity": activity}) == busy_pct
+
+
+def test_a_busy_time_that_amd_does_not_report_is_not_known():
+    assert busy_pct_of_metrics({}) is None

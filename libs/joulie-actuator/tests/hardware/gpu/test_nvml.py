@@ -76,6 +76,13 @@ def test_the_limit_in_force_is_distinguished_from_the_one_that_was_set(drive, st
     assert drive("devices")[0]["enforced_mw"] == 500_000
 
 
+def test_energy_is_the_boards_counter_of_64_bits_and_none_where_it_has_none(drive, state):
+    state.gpus[0].energy_low, state.gpus[0].energy_high = 5, 1
+    assert drive("energy", FIRST) == (1 << 32) + 5
+    state.gpus[1].no_energy = 1
+    assert drive("energy", SECOND) is None
+
+
 def test_power_is_what_the_board_draws(drive, state):
     state.gpus[1].power_mw = 123_456
     assert drive("power", SECOND) == 123_456

@@ -48,6 +48,7 @@ class Package(ModuleType):
             "nvmlDeviceGetPowerManagementLimit": 600_000,
             "nvmlDeviceGetEnforcedPowerLimit": 500_000,
             "nvmlDeviceGetPowerUsage": 123_456,
+            "nvmlDeviceGetTotalEnergyConsumption": 7_000_000_000,
             "nvmlDeviceSetPowerManagementLimit": None,
             "nvmlDeviceSetGpuLockedClocks": None,
             "nvmlDeviceResetGpuLockedClocks": None,
@@ -60,6 +61,7 @@ class Package(ModuleType):
             "nvmlDeviceGetClockInfo": 1755,
             "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
+            "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=87, memory=5),
         }
         #: By place: the handle of a MIG device, which is its UUID too, or an error.
         self.mig_devices = {0: "MIG-a", 1: NOT_FOUND, 2: "MIG-b"}
@@ -275,6 +277,7 @@ def test_any_other_error_fails_the_description(code, function, library, package)
         (lambda library: library.handle(1), ("nvmlDeviceGetHandleByIndex", 1), GPU),
         (lambda library: library.uuid(GPU), ("nvmlDeviceGetUUID", GPU), "GPU-a"),
         (lambda library: library.power_mw(GPU), ("nvmlDeviceGetPowerUsage", GPU), 123_456),
+        (lambda library: library.energy_mj(GPU), ("nvmlDeviceGetTotalEnergyConsumption", GPU), 7_000_000_000),
         (lambda library: library.limit_mw(GPU), ("nvmlDeviceGetPowerManagementLimit", GPU), 600_000),
         (lambda library: library.enforced_mw(GPU), ("nvmlDeviceGetEnforcedPowerLimit", GPU), 500_000),
         (
@@ -288,6 +291,17 @@ def test_any_other_error_fails_the_description(code, function, library, package)
 def test_each_operation_is_one_call_for_the_device(act, call, answer, library, package):
     assert act(library) == answer
     assert package.calls == [call]
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, 13])
+def test_a_gpu_or_a_driver_without_an_energy_counter_has_none_and_not_zero(code, library, package):
+    package.failures["nvmlDeviceGetTotalEnergyConsumption"] = code
+    assert library.energy_mj(GPU) is None
+
+
+def test_an_energy_counter_that_fails_is_a_failure(library, package):
+    package.failures["nvmlDeviceGetTotalEnergyConsumption"] = 15
+    assert failure_of(lambda: library.energy_mj(GPU)).failure.reason is Reason.DEVICE_LOST
 
 
 def test_a_locked_clock_leaves_the_gpu_free_to_idle(library, package):
@@ -337,21 +351,36 @@ def test_a_driver_that_was_replaced_has_a_hint(library, package):
 
 
 def test_the_state_of_the_clock_is_the_graphics_clock_and_the_reasons_by_their_present_name(library, package):
-    assert library.clock_state(GPU) == ClockState(1755, ClockBound.POWER_LIMIT)
-    assert package.calls == [("nvmlDeviceGetClockInfo", GPU, 0), ("nvmlDeviceGetCurrentClocksEventReasons", GPU)]
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.POWER_LIMIT, 87)
+    assert package.calls == [
+        ("nvmlDeviceGetClockInfo", GPU, 0),
+        ("nvmlDeviceGetCurrentClocksEventReasons", GPU),
+        ("nvmlDeviceGetUtilizationRates", GPU),
+    ]
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, 13])
 def test_what_a_gpu_or_an_older_driver_does_not_have_of_the_state_is_unknown(code, library, package):
     package.failures["nvmlDeviceGetCurrentClocksEventReasons"] = code
-    assert library.clock_state(GPU) == ClockState(1755, ClockBound.THERMAL), "by its older name"
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.THERMAL, 87), "by its older name"
     package.failures["nvmlDeviceGetCurrentClocksThrottleReasons"] = code
-    assert library.clock_state(GPU) == ClockState(1755, ClockBound.UNKNOWN)
+    assert library.clock_state(GPU) == ClockState(1755, ClockBound.UNKNOWN, 87)
     package.failures["nvmlDeviceGetClockInfo"] = code
+    assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN, 87)
+    package.failures["nvmlDeviceGetUtilizationRates"] = code
     assert library.clock_state(GPU) == ClockState(None, ClockBound.UNKNOWN)
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons"])
+@pytest.mark.parametrize(("reported", "busy_pct"), [(0, 0), (100, 100), (101, None), (2**32 - 1, None)])
+def test_a_busy_time_above_all_of_the_time_is_no_figure(reported, busy_pct, library, package):
+    package.answers["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=reported, memory=0)
+    assert library.clock_state(GPU).busy_pct == busy_pct
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetUtilizationRates"],
+)
 def test_any_other_error_fails_the_state_of_the_clock(function, library, package):
     package.failures[function] = NO_PERMISSION
     assert failure_of(lambda: library.clock_state(GPU)).failure.reason is Reason.NOT_PERMITTED

@@ -65,6 +65,9 @@ class Library:
     def power_mw(self, handle):
         return self._answer("power", handle, answer=90_000)
 
+    def energy_mj(self, handle):
+        return self._answer("energy", handle, answer=5_000_000)
+
     def limit_mw(self, handle):
         return self._answer("limit", handle, answer=600_000)
 
@@ -155,7 +158,7 @@ def test_a_driver_that_is_gone_is_opened_once_more_and_the_call_repeated(driver,
     assert library.calls == [("power", "a"), ("close",), *OPENING, ("power", "a"), ("close",)]
     library.calls.clear()
     library.failures.clear()
-    assert driver.read("a") == DeviceReading(90_000, 600_000, clock_bound=ClockBound.NONE)
+    assert driver.read("a") == DeviceReading(90_000, 600_000, clock_bound=ClockBound.NONE, clock_mhz=1980)
     assert library.calls == [*OPENING, ("power", "a"), ("limit", "a"), ("clock state", "a")]
 
 
@@ -170,10 +173,10 @@ def test_a_driver_that_goes_while_its_gpus_are_listed_is_opened_once_more(call, 
 def test_a_gpu_is_read_in_full_and_each_figure_fails_alone(driver, library):
     library.failures["power"] = BUSY
     busy = HardwareFailure(Reason.IO_ERROR, "busy")
-    assert driver.read("b") == DeviceReading(busy, 600_000, clock_bound=ClockBound.NONE)
+    assert driver.read("b") == DeviceReading(busy, 600_000, clock_bound=ClockBound.NONE, clock_mhz=1980)
     assert library.calls == [("power", "b"), ("limit", "b"), ("clock state", "b")]
     library.failures = {"limit": BUSY}
-    assert driver.read("b") == DeviceReading(90_000, busy, clock_bound=ClockBound.NONE)
+    assert driver.read("b") == DeviceReading(90_000, busy, clock_bound=ClockBound.NONE, clock_mhz=1980)
     library.failures = {"clock state": BUSY}
     assert driver.read("b") == DeviceReading(90_000, 600_000, clock_bound=ClockBound.UNKNOWN)
 

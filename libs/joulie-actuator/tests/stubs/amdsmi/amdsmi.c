@@ -165,6 +165,20 @@ amdsmi_status_t amdsmi_get_power_info(handle_t device, struct power_info *info)
     return SUCCESS;
 }
 
+amdsmi_status_t amdsmi_get_energy_count(handle_t device, uint64_t *count, float *resolution_uj, uint64_t *timestamp_ns)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_energy)
+        return NOT_SUPPORTED;
+    *count = energy_count(gpu);
+    *resolution_uj = 15.3f;
+    *timestamp_ns = 1;
+    return SUCCESS;
+}
+
 /* amdsmi_clk_info_t, in MHz */
 struct __attribute__((packed)) clock_info {
     uint32_t clock, lowest, highest;

@@ -82,6 +82,21 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power_mw
     return ret;
 }
 
+/* Since Volta, and since driver 384. */
+#ifndef BEFORE_ENFORCED_LIMIT
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy_mj)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_energy)
+        return NOT_SUPPORTED;
+    *energy_mj = energy_count(gpu);
+    return SUCCESS;
+}
+#endif
+
 static nvmlReturn_t limit_of(nvmlDevice_t device, struct stub_gpu **gpu)
 {
     nvmlReturn_t ret = find(device, gpu);
@@ -202,6 +217,23 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsi
     if (gpu->no_clock_reasons)
         return NOT_SUPPORTED;
     *reasons = gpu->clock_reasons;
+    return SUCCESS;
+}
+
+/* nvmlUtilization_t */
+struct utilization {
+    unsigned int gpu, memory;
+};
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, struct utilization *utilization)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->partitioned)
+        return NOT_SUPPORTED;
+    *utilization = (struct utilization){.gpu = gpu->activity_pct};
     return SUCCESS;
 }
 

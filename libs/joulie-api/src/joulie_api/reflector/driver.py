@@ -115,6 +115,11 @@ class Reflector(Generic[T]):
         self._failures = FailureLog(self._log, failed="watch failed", recovered="watch recovered")
 
     @property
+    def resource(self) -> Resource:
+        """The resource of the collection."""
+        return self._resource
+
+    @property
     def store(self) -> Mapping[str, T]:
         """A live, read-only view of all objects."""
         return self._store

@@ -62,6 +62,7 @@ class _ContainerStatus(msgspec.Struct, rename="camel"):
 
 class _PodStatus(msgspec.Struct, rename="camel"):
     phase: str | None = None
+    start_time: str | None = None
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
     resource_claim_statuses: list[_PodClaim] | None = None
@@ -102,6 +103,7 @@ def decode_pod(raw: bytes) -> Pod:
         requests=quantities(spec.resources.requests if spec.resources else None),
         limits=quantities(spec.resources.limits if spec.resources else None),
         claims=_claims(spec.resource_claims, wire.status) if spec.resource_claims else (),
+        start_time=status.start_time,
     )
 
 

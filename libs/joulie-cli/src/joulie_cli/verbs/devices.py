@@ -13,7 +13,7 @@ from joulie_cli.cluster import connect
 from joulie_cli.layout import Cell, Line, TableColumn, age, line, paragraph, table, watts
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_core.held_as import HeldAs
-from joulie_core.kinds.held_devices import DeviceReport
+from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport, DeviceReport
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.timestamps import epoch_seconds
 
@@ -23,6 +23,16 @@ _COLUMNS: Final = (
     TableColumn("WATTS", right=True),
     TableColumn("REASON"),
     TableColumn("HOLDER", elastic=True),
+)
+#: Of the limits that GPUs would have.
+_LIMIT_COLUMNS: Final = (
+    TableColumn("GPU", right=True),
+    TableColumn("LIMITED NOW"),
+    TableColumn("WOULD BE"),
+    TableColumn("SAVES W", right=True),
+    TableColumn("SLOWER %", right=True),
+    TableColumn("CLOCK BOUND"),
+    TableColumn("REASON", elastic=True),
 )
 _STYLES: Final = {HeldAs.UNKNOWN: "yellow", HeldAs.OUTSIDE: "yellow", HeldAs.FREE: "dim"}
 _decode: Final = decode_kind(TelemetryProfile)
@@ -38,8 +48,9 @@ def add_parser(verbs: Any) -> None:
         description="The GPUs of a node, the pods that hold each, and as what it is held: standard only if every "
         "holder is known to be a standard pod, performance if one is a performance pod, unknown if that is not "
         "certain. A GPU that is shared or cut into partitions is one line with several holders, and its watts are "
-        "those of the whole GPU. Taken from the report of the node's agent, which follows the holders if the chart "
-        "has agent.holders.enabled.",
+        "those of the whole GPU. Below it, the limit that each would have by the class of its holders, which is not "
+        "set, with the watts that it would save and the slowdown at this moment. Taken from the report of the node's "
+        "agent, which follows the holders if the chart has agent.holders.enabled.",
         example="kubectl joulie devices worker-1",
         parents=[cluster_options(), format_option(wide=False)],
     )
@@ -74,10 +85,60 @@ def _lines(devices: Sequence[DeviceReport], power_age_s: float | None, width: in
     lines = table(_COLUMNS, (row for each in devices for row in _rows(each)), width)
     for each in devices:
         if each.message:
-            lines += paragraph(f"GPU {each.index}: {each.message}", width=width, indent="  ", first="")
+            lines += _note(each, each.message, width)
+    lines += _limit_lines(devices, width)
     if power_age_s is not None and any(each.watts is not None for each in devices):
         lines += [line(), line(f"Watts were read {age(power_age_s)} ago.")]
     return lines
+
+
+def _note(device: DeviceReport, text: str, width: int | None) -> list[Line]:
+    return paragraph(f"GPU {device.index}: {text}", width=width, indent="  ", first="")
+
+
+def _limit_lines(devices: Sequence[DeviceReport], width: int | None) -> list[Line]:
+    limits = [(each, each.class_limit) for each in devices if each.class_limit is not None]
+    if not limits:
+        return []
+    heading = "Limits by the class of the holders, shown and not set:"
+    lines = [line(), line(heading), *table(_LIMIT_COLUMNS, (_limit_row(*each) for each in limits), width)]
+    for device, limit in limits:
+        if limit.message:
+            lines += _note(device, limit.message, width)
+    return lines
+
+
+def _limit_row(device: DeviceReport, limit: ClassLimitReport) -> tuple[Cell, ...]:
+    now = limit.now or ClassLimitNow()
+    is_limited = limit.clock_mhz is not None or limit.watts is not None
+    return (
+        Cell(str(device.index)),
+        Cell(_in_force(now)),
+        Cell(_bound(limit.clock_mhz, limit.watts) if is_limited else "none"),
+        Cell(_band(now.saved_watts, now.saved_reason) if is_limited else "-"),
+        Cell(_band(now.slowdown_pct, now.slowdown_reason) if is_limited else "-"),
+        Cell(now.clock_bound or "unknown"),
+        Cell(limit.reason),
+    )
+
+
+def _in_force(now: ClassLimitNow) -> str:
+    if now.limited is None:
+        return "unknown"
+    return _bound(now.limit_mhz, now.limit_watts) if now.limited else "none"
+
+
+def _bound(clock_mhz: int | None, cap_watts: float | None) -> str:
+    parts = [f"{clock_mhz} MHz"] if clock_mhz is not None else []
+    parts += [f"{cap_watts:.0f} W"] if cap_watts is not None else []
+    return ", ".join(parts) or "unknown"
+
+
+def _band(band: BandReport | None, reason: str) -> str:
+    if band is None:
+        return reason or "unknown"
+    lower, upper = f"{band.lower:.0f}", f"{band.upper:.0f}"
+    return lower if lower == upper else f"{lower} to {upper}"
 
 
 def _rows(device: DeviceReport) -> Iterator[tuple[Cell, ...]]:

@@ -24,6 +24,7 @@ KINDS: Final = (
     "adjustments",
     "nodebmcs",
     "nodesleeppolicies",
+    "powerdomains",
 )
 #: The oldest Kubernetes that Joulie runs on.
 _OLDEST: Final = (1, 29)

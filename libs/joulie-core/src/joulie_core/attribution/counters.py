@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from joulie_core.wraps import difference, may_have_lapped
+
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
@@ -32,10 +34,7 @@ def joules_between(
     if not seconds > 0.0 or before.joules < 0.0 or after.joules < 0.0:
         return None
     most_joules = most_watts * seconds
-    joules = after.joules - before.joules
-    if wraps_at_joules is not None:
-        if most_joules >= wraps_at_joules:
-            return None
-        if joules < 0.0:
-            joules += wraps_at_joules
+    if may_have_lapped(most_joules, wraps_at_joules):
+        return None
+    joules = difference(before.joules, after.joules, wraps_at_joules)
     return joules if 0.0 <= joules <= most_joules else None

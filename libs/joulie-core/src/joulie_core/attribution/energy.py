@@ -36,3 +36,14 @@ class HolderEnergy:
     joules: float
     lower_joules: float
     upper_joules: float
+
+
+@dataclass(frozen=True, slots=True)
+class StatedEnergy:
+    """Energy of one or more devices in one interval: what a counter told is that of pods, idle and unattributed."""
+
+    pods: tuple[HolderEnergy, ...]
+    idle_joules: float
+    unattributed_joules: float
+    #: Time whose energy a counter did not tell.
+    unknown_seconds: float = 0.0

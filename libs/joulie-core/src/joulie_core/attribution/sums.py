@@ -7,7 +7,7 @@ from typing import Final
 from joulie_core.attribution.energy import EnergyKind, HolderEnergy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class PodOwner:
     """Namespace of a pod and the name of the workload that owns it."""
 
@@ -27,13 +27,17 @@ class EnergySum:
     lower_joules: float = 0.0
     upper_joules: float = 0.0
 
+    def and_sum(self, other: "EnergySum") -> "EnergySum":
+        """Return both sums together."""
+        return EnergySum(
+            self.joules + other.joules,
+            self.lower_joules + other.lower_joules,
+            self.upper_joules + other.upper_joules,
+        )
+
     def plus(self, energy: HolderEnergy) -> "EnergySum":
         """Return the sum with one more statement."""
-        return EnergySum(
-            self.joules + energy.joules,
-            self.lower_joules + energy.lower_joules,
-            self.upper_joules + energy.upper_joules,
-        )
+        return self.and_sum(EnergySum(energy.joules, energy.lower_joules, energy.upper_joules))
 
 
 def add_energy(

@@ -6,7 +6,8 @@ aside as a whole, by name: its nodes keep what they have, and other trees go on.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -44,6 +45,8 @@ class BudgetProblem(StrEnum):
     PARENT_MISSING = "ParentMissing"
     NODE_IN_TWO_DOMAINS = "NodeInTwoDomains"
     SELECTOR_ABOVE_DOMAINS = "SelectorAboveDomains"
+    UNREADABLE = "Unreadable"
+    TOO_DEEP = "TooDeep"
     NAMED_TWICE = "NamedTwice"
     FLOORS_DO_NOT_FIT = "FloorsDoNotFit"
     FLOOR_BELOW_MINIMUM = "FloorBelowMinimum"
@@ -85,24 +88,41 @@ class Forest:
 
     trees: tuple[BudgetTree, ...]
     problems: tuple[DomainProblem, ...]
+    #: Of each domain of a tree that is set aside, one of the domains that it is set aside for.
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 #: Nodes that one message names.
 _MOST_NAMED: Final = 3
+#: Levels of a tree: more than any power supply has, and few enough for decisions that go down level by level.
+MOST_LEVELS: Final = 32
 
 
-def plant(domains: Iterable[BudgetDomain]) -> Forest:
-    """Return the trees of domains, in the order of the names of their roots."""
+def plant(domains: Iterable[BudgetDomain], unread: Iterable[str] = ()) -> Forest:
+    """Return the trees of domains, in the order of the names of their roots.
+
+    Args:
+        domains: all domains that could be read.
+        unread: names of domains whose newest version could not be read; `domains` may have an earlier one of them.
+    """
     listed = sorted(domains, key=lambda each: each.name)
     by_name = {each.name: each for each in listed}
+    broken = sorted(unread)
+    by_name |= {name: BudgetDomain(name, 0) for name in broken if name not in by_name}
     tops, problems = _tops(by_name)
+    problems += [DomainProblem(name, BudgetProblem.UNREADABLE, "its object cannot be read") for name in broken]
     problems += _claims(listed, by_name)
-    lost = {tops[each.domain] for each in problems}
+    problems += _depths(by_name, tops, {each.domain for each in problems})
+    lost = {tops[each.domain]: each.domain for each in reversed(problems)}
     members: dict[str, list[BudgetDomain]] = defaultdict(list)
     for domain in by_name.values():
         members[tops[domain.name]].append(domain)
     trees = tuple(_tree(top, members[top]) for top in sorted(members) if top not in lost)
-    return Forest(trees, tuple(sorted(problems, key=lambda each: (each.domain, each.problem))))
+    return Forest(
+        trees,
+        tuple(sorted(problems, key=lambda each: (each.domain, each.problem))),
+        {name: lost[top] for name, top in tops.items() if top in lost},
+    )
 
 
 def _tops(by_name: Mapping[str, BudgetDomain]) -> tuple[dict[str, str], list[DomainProblem]]:
@@ -130,6 +150,27 @@ def _tops(by_name: Mapping[str, BudgetDomain]) -> tuple[dict[str, str], list[Dom
             tops[name] = min(cycle)
         tops |= dict.fromkeys(trail, tops[name])
     return tops, problems
+
+
+def _depths(
+    by_name: Mapping[str, BudgetDomain], tops: Mapping[str, str], broken: AbstractSet[str]
+) -> list[DomainProblem]:
+    """Return the problems of trees with too many levels; of those with other problems none."""
+    skipped = {tops[name] for name in broken}
+    depths = {name: 1 for name in by_name if tops[name] == name}
+    problems = []
+    for start in by_name:
+        trail = []
+        name = start
+        while name not in depths and tops[name] not in skipped:
+            trail.append(name)
+            name = by_name[name].parent or name
+        for each in reversed(trail):
+            depths[each] = depths[by_name[each].parent or each] + 1
+            if depths[each] == MOST_LEVELS + 1:
+                message = f"is at level {depths[each]} of its tree; {MOST_LEVELS} levels are the most"
+                problems.append(DomainProblem(each, BudgetProblem.TOO_DEEP, message))
+    return problems
 
 
 def _claims(listed: Sequence[BudgetDomain], by_name: Mapping[str, BudgetDomain]) -> list[DomainProblem]:

@@ -31,6 +31,8 @@ class LimitReason(StrEnum):
     POWER_LIMITED = "PowerLimited"
     #: No pod holds the GPU.
     FREE = "Free"
+    #: A process outside of pods uses it.
+    OUTSIDE_PROCESS = "OutsideProcess"
     #: What a pod that holds it allows is not known.
     HOLDER_UNKNOWN = "HolderUnknown"
     #: A pod that holds it allows no slowdown.

@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Final
 
 from joulie_core.plausible import Plausibility, judge
+from joulie_core.wraps import difference, may_have_lapped
 
 SHORTEST_S: Final = 0.1
 #: More than any CPU package draws. The largest are specified for 500 W (data sheets of Intel Xeon 6980P and AMD EPYC
@@ -79,9 +80,9 @@ def _judge(
 ) -> tuple[SampleResult, float | None]:
     if elapsed_s < SHORTEST_S:
         return SampleResult.NEGATIVE if elapsed_s < 0 else SampleResult.TOO_SOON, None
-    if _may_have_lapped(elapsed_s, counter):
+    if may_have_lapped(elapsed_s * (counter.max_watts or PACKAGE_BOUND_WATTS) * _UJ_PER_JOULE, counter.range_uj):
         return SampleResult.TOO_LATE, None
-    used_uj = _used_uj(before_uj, after_uj, counter.range_uj if counter.max_watts else None)
+    used_uj = difference(before_uj, after_uj, counter.range_uj if counter.max_watts else None)
     if used_uj < 0:
         return SampleResult.NEGATIVE, None
     if used_uj == 0:
@@ -90,15 +91,3 @@ def _judge(
     if judge(power_watts, counter.max_watts, PACKAGE_BOUND_WATTS) is Plausibility.TOO_HIGH:
         return SampleResult.TOO_HIGH, None
     return SampleResult.GOOD, power_watts
-
-
-def _may_have_lapped(elapsed_s: float, counter: EnergyCounter) -> bool:
-    if not counter.range_uj:
-        return False
-    return elapsed_s * (counter.max_watts or PACKAGE_BOUND_WATTS) * _UJ_PER_JOULE >= counter.range_uj
-
-
-def _used_uj(before_uj: int, after_uj: int, range_uj: int | None) -> int:
-    if after_uj >= before_uj or not range_uj or before_uj > range_uj:
-        return after_uj - before_uj
-    return after_uj + range_uj - before_uj

@@ -41,6 +41,8 @@ class Holder:
     container: str
     #: None where it is not known.
     workload_class: WorkloadClass | None = None
+    #: Of the pod of that name; empty where it is not certain that it is this one.
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,14 @@ class HeldDevice:
     message: str = ""
     #: In the order of their names.
     holders: tuple[Holder, ...] = ()
+    #: Whether no other pod may hold it than those, by what the kubelet lists.
+    complete: bool = False
+
+    @property
+    def pods(self) -> frozenset[str] | None:
+        """UIDs of the pods that hold it; None where they are not certain."""
+        uids = frozenset(holder.uid for holder in self.holders)
+        return uids if self.complete and "" not in uids else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +149,8 @@ class _Claims:
             return
         workload_class, reason = self._class_of(listed, pod)
         for container in listed.containers:
-            holder = Holder(listed.namespace, listed.name, container.name, workload_class)
+            uid = pod.uid if pod is not None and reason is HolderReason.CLASS_UNKNOWN else ""
+            holder = Holder(listed.namespace, listed.name, container.name, workload_class, uid)
             for name, traced in _traced(container, self._index):
                 self._hold(holder, reason, name, traced)
 
@@ -211,8 +222,11 @@ def _judged(
     """Return as what a GPU is held; the first that applies, from the most certain reason against a limit."""
     holders = tuple(sorted((each.holder for each in certain), key=_order))
 
+    pods = {each.pod for each in certain}
+    complete = all(each.pod in pods for each in perhaps)
+
     def held(held_as: HeldAs, reason: HolderReason, message: str = "") -> HeldDevice:
-        return HeldDevice(gpu.uuid, gpu.index, held_as, reason, message, holders)
+        return HeldDevice(gpu.uuid, gpu.index, held_as, reason, message, holders, complete)
 
     for each in certain:
         if each.holder.workload_class is WorkloadClass.PERFORMANCE:

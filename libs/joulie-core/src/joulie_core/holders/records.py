@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from joulie_core.attribution.owners import workload_of
 from joulie_core.demand import WorkloadClass, unknown_annotation, workload_class
 from joulie_core.holders.vendors import vendor_of
+from joulie_core.labels import MAX_SLOWDOWN, MIRROR
 from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_core.quantity import QuantityError
+from joulie_core.timestamps import epoch_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class NoListing:
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """A pod of the node as the API server has it, as far as holders depend on it."""
+    """A pod of the node as the API server has it, as far as holders and energy depend on it."""
 
     namespace: str
     name: str
@@ -132,6 +135,12 @@ class NodePod:
     claims: tuple[str | None, ...] = ()
     #: Whether a request could not be read.
     unreadable: bool = False
+    #: Its workload, as `joulie_core.attribution.owners` names it.
+    workload: str = ""
+    #: What its cgroup has for its UID: of a static pod another one than the API server's.
+    cgroup_uid: str = ""
+    #: Its annotation of the slowdown that it allows, as written; None without one.
+    max_slowdown: str | None = None
 
     @property
     def key(self) -> str:
@@ -139,8 +148,14 @@ class NodePod:
         return f"{self.namespace}/{self.name}"
 
 
-def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
-    """Return what holders depend on; `started_at_s`: of `status.startTime`, None where that is absent or no time."""
+def node_pod(pod: Pod, kind: str = "", controller: str = "") -> NodePod:
+    """Return what holders and energy depend on; a start that is no time is not known.
+
+    Args:
+        pod: the pod.
+        kind: kind of its controller; empty without one.
+        controller: name of its controller.
+    """
     units: dict[str, int] = {}
     unreadable = False
     for name in gpu_resources(pod):
@@ -155,10 +170,13 @@ def node_pod(pod: Pod, started_at_s: float | None) -> NodePod:
         uid=pod.uid,
         active=pod.active,
         workload_class=None if unknown_annotation(pod) is not None else workload_class(pod),
-        started_at_s=started_at_s,
+        started_at_s=epoch_seconds(pod.start_time),
         units=units,
         claims=tuple(each.claim for each in pod.claims),
         unreadable=unreadable,
+        workload=workload_of(pod.name, kind, controller, pod.labels),
+        cgroup_uid=pod.annotations.get(MIRROR, pod.uid),
+        max_slowdown=pod.annotations.get(MAX_SLOWDOWN),
     )
 
 

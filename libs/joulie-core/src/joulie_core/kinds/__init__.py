@@ -8,6 +8,7 @@ from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
 from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy, NodeSleepPolicySpec, NodeSleepPolicyStatus
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
+from joulie_core.kinds.power_domain import PowerDomain, PowerDomainSpec, PowerDomainStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
 from joulie_core.kinds.template_policy import TemplatePolicy, TemplatePolicySpec
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy, TopologyAwarePolicySpec
@@ -24,6 +25,7 @@ KINDS: tuple[Kind, ...] = (
     Adjustment.info,
     NodeBMC.info,
     NodeSleepPolicy.info,
+    PowerDomain.info,
 )
 
 __all__ = [
@@ -50,6 +52,9 @@ __all__ = [
     "NodeSleepPolicyStatus",
     "NodeTwin",
     "NodeTwinStatus",
+    "PowerDomain",
+    "PowerDomainSpec",
+    "PowerDomainStatus",
     "Profile",
     "TelemetryProfile",
     "TelemetryProfileStatus",

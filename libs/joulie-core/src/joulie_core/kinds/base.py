@@ -145,6 +145,21 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class NameRule:
+    """One relation between an object's name and its fields, as a CEL rule of the whole object; models have no name."""
+
+    rule: str
+    message: str
+    #: The field that the API server names.
+    field: str
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The rule for the API server."""
+        return {"rule": self.rule, "message": self.message, "fieldPath": self.field}
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """Names, models and printer columns of one custom resource."""
 
@@ -156,6 +171,7 @@ class Kind:
     columns: tuple[Column, ...]
     #: Whether an object must have the name of the node in its spec.
     named_after_node: bool = True
+    name_rules: tuple[NameRule, ...] = ()
 
 
 class CustomResource(Model):

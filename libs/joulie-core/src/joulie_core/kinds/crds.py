@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from joulie_core.kinds.adjustment import Adjustment
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
-from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model
+from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model, NameRule
 from joulie_core.kinds.node_bmc import NodeBMC
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy
 from joulie_core.kinds.node_twin import NodeTwin
+from joulie_core.kinds.power_domain import PowerDomain
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.kinds.template_policy import TemplatePolicy
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy
@@ -38,14 +39,13 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     Adjustment,
     NodeBMC,
     NodeSleepPolicy,
+    PowerDomain,
 )
 
 #: An object has the name of its node: every service finds a node's objects without an index.
-_NAME_RULE: Final = {
-    "rule": "self.metadata.name == self.spec.nodeName",
-    "message": "nodeName must equal metadata.name",
-    "fieldPath": ".spec.nodeName",
-}
+_NODE_NAME: Final = NameRule(
+    "self.metadata.name == self.spec.nodeName", "nodeName must equal metadata.name", ".spec.nodeName"
+)
 _FORMATS: Final = {"number": "double", "integer": "int64"}
 #: Keywords with the same meaning in a CRD.
 _PLAIN: Final = frozenset(
@@ -138,8 +138,9 @@ def _root(resource: type[CustomResource]) -> Schema:
             "status": structural_schema(resource.info.status),
         },
     }
-    if resource.info.named_after_node:
-        schema["x-kubernetes-validations"] = [dict(_NAME_RULE)]
+    rules = [*([_NODE_NAME] if resource.info.named_after_node else []), *resource.info.name_rules]
+    if rules:
+        schema["x-kubernetes-validations"] = [each.schema for each in rules]
     return schema
 
 

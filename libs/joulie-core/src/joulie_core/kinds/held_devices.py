@@ -36,6 +36,55 @@ class HolderReport(Model):
     """Workload class of the pod; `unknown` if its annotation is neither, or if it may be another pod of this name."""
 
 
+class BandReport(Model):
+    """Lowest and highest value of a figure."""
+
+    lower: Watts
+    """Lowest value."""
+    upper: Watts
+    """Highest value."""
+
+
+class ClassLimitNow(Model):
+    """Changes that a limit by class would make, as of `status.power.updatedAt`."""
+
+    clock_bound: _Name = ""
+    """Why the graphics clock is no higher: `power-limit`, `clock-limit`, `thermal`, `idle`, `none` or `unknown`."""
+    limited: bool | None = None
+    """Whether a limit of Joulie's is in force, by the node's profile; absent if that is not known."""
+    limit_watts: Watts | None = None
+    """Power limit of the profile in force; absent without one."""
+    limit_mhz: Count | None = None
+    """Clock limit of the profile in force; absent without one."""
+    saved_watts: BandReport | None = None
+    """Watts of the whole GPU that the limit would save; absent without a limit, or for the reason below."""
+    saved_reason: _Name = ""
+    """Reason why `savedWatts` is not stated; docs/class-limits.md lists them."""
+    slowdown_pct: BandReport | None = None
+    """How much longer, in percent, the work of the moment would take; absent as `savedWatts`."""
+    slowdown_reason: _Name = ""
+    """Reason why `slowdownPct` is not stated."""
+
+
+class ClassLimitReport(Model):
+    """The limit that a GPU would have by the class of its holders; it is not set."""
+
+    reason: _Name = ""
+    """Reason for the limit, or for none, in CamelCase; docs/class-limits.md lists them."""
+    message: Annotated[Text, BeforeValidator(cut_text(300))] = ""
+    """Details for people."""
+    allowed_slowdown: _Name = ""
+    """Slowdown that all holders allow; empty if it is not known."""
+    clock_mhz: Count | None = None
+    """Highest graphics clock that it would have."""
+    watts: Watts | None = None
+    """Power limit that it would have, where its clock cannot be limited."""
+    held_clock_mhz: Count | None = None
+    """Highest graphics clock that it held under load without a limit of Joulie's; absent if it was not measured."""
+    now: ClassLimitNow | None = None
+    """Effect at the moment."""
+
+
 class DeviceReport(Model):
     """One GPU and what holds it."""
 
@@ -55,3 +104,5 @@ class DeviceReport(Model):
     """Number of all holders."""
     watts: Watts | None = None
     """Power of the whole GPU, as of `status.power.updatedAt`; absent if it was not measured."""
+    class_limit: ClassLimitReport | None = None
+    """The limit that it would have by the class of its holders, where the agent follows that (`CLASS_LIMITS`)."""

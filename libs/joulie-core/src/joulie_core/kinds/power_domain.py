@@ -1,13 +1,12 @@
 """PowerDomain (`pdom`): a part of the power supply with a limit, such as a feed, a row or a rack.
 
-No service reads the kind yet, so that it is not among the manifests of the chart; see
-docs/decisions/0047-power-budgets.md.
+The kind can be observed and not enforced: nothing lowers what a node may draw; see docs/power-budgets.md.
 """
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from joulie_core.kinds.base import (
     CheckedModel,
@@ -18,8 +17,11 @@ from joulie_core.kinds.base import (
     Invariant,
     Kind,
     Model,
+    NameRule,
     Pct,
     Text,
+    TextRule,
+    Timestamp,
     Watts,
 )
 from joulie_core.kinds.node_sleep_policy import LabelValue, Name
@@ -31,6 +33,13 @@ MOST_DOMAIN_WATTS: Final = 100_000_000_000
 #: Priorities reach from minus this to this.
 MOST_PRIORITY: Final = 1_000_000
 
+_PARENT: Final = TextRule(
+    "[a-z0-9]([-a-z0-9.]*[a-z0-9])?", "must be the name of a PowerDomain: lower case letters, digits, - and ."
+)
+
+ParentName = Annotated[
+    str, Field(min_length=1, max_length=253, json_schema_extra=_PARENT.schema), AfterValidator(_PARENT.check)
+]
 DomainWatts = Annotated[int, Field(ge=0, le=MOST_DOMAIN_WATTS)]
 
 
@@ -39,8 +48,6 @@ class BudgetBasis(StrEnum):
 
     #: CPU packages and GPUs.
     DEVICES = "Devices"
-    #: Whole servers, as their BMCs measure them.
-    SERVER = "Server"
 
 
 class DomainLostControl(StrEnum):
@@ -55,8 +62,8 @@ class DomainLostControl(StrEnum):
 class DomainMode(StrEnum):
     """Use of the domain's limit."""
 
+    #: Decides and reports, and lowers nothing.
     OBSERVE = "Observe"
-    ENFORCE = "Enforce"
 
 
 class FloorSpec(CheckedModel):
@@ -90,9 +97,15 @@ class PowerDomainSpec(CheckedModel):
             "floor and priority need a nodeSelector: they belong to the domains that select nodes",
             lambda spec: spec.node_selector is not None or (spec.floor is None and spec.priority is None),
         ),
+        Invariant(
+            "!has(self.floor) || !has(self.floor.wattsPerNode) || "
+            "self.floor.wattsPerNode <= self.limitWatts - (has(self.reserveWatts) ? self.reserveWatts : 0)",
+            "floor.wattsPerNode must not be above limitWatts less reserveWatts",
+            lambda spec: spec.floor is None or (spec.floor.watts_per_node or 0) <= spec.usable_watts,
+        ),
     )
 
-    parent: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    parent: ParentName | None = None
     """Name of the PowerDomain that supplies this one; absent for the root of a tree."""
     node_selector: Annotated[dict[str, LabelValue], Field(min_length=1, max_length=32)] | None = None
     """Labels of the nodes of the domain, all of which have to match. Only for domains that are the parent of no other;
@@ -108,65 +121,84 @@ class PowerDomainSpec(CheckedModel):
     """Order in which demand is served: a higher number is more important, and an absent one counts as 0. Compared among
     all domains of the tree that select nodes."""
     basis: BudgetBasis = BudgetBasis.DEVICES
-    """`Devices`, the default, compares the limits of CPU packages and GPUs with the limit of the domain; `Server`
-    compares whole servers, which needs readings of their BMCs."""
+    """`Devices`, the default and the only basis, compares CPU packages and GPUs with the limit of the domain. The rest
+    of a server (memory, fans, losses) is not counted: give it to `reserveWatts`."""
     on_lost_control: DomainLostControl
-    """Behaviour of a node that cannot refresh its limit: `KeepGuaranteed` keeps the limit, so that the sum holds;
-    `Release` removes it when the node's lease ends, so that the others have to make room for its highest power. A node
-    keeps its limit if one of the domains above it says so."""
+    """Behaviour that is wanted of a node that cannot refresh its limit: `KeepGuaranteed` keeps the limit, so that the
+    sum holds; `Release` removes it. Required, so that it is chosen by a person; it changes nothing in mode
+    `Observe`."""
     mode: DomainMode = DomainMode.OBSERVE
-    """`Observe`, the default, allocates and reports and lowers nothing; `Enforce` limits nodes."""
+    """`Observe`, the default and the only mode, decides and reports, and lowers nothing."""
+
+    @property
+    def usable_watts(self) -> int:
+        """Watts of the limit that nodes may get."""
+        return self.limit_watts - self.reserve_watts
 
 
 class DrawnPower(Model):
-    """Power that the nodes draw, by how it is known."""
+    """Power that the CPU packages and GPUs of the nodes draw, by how it is known."""
 
-    measured_watts: Watts = 0
-    """Sum of readings."""
-    modelled_watts: Watts = 0
-    """Sum of what models say of nodes without a reading."""
+    measured_watts: Watts | None = None
+    """Sum of readings; absent where no node is measured."""
+    measured_nodes: Count = 0
+    """Nodes with a reading."""
+    modelled_watts: Watts | None = None
+    """Sum of what models say of nodes without a reading; absent where no node is modelled."""
+    modelled_nodes: Count = 0
+    """Nodes without a reading and with a model."""
     unknown_nodes: Count = 0
     """Nodes with neither."""
 
 
 class LoweredNode(Model):
-    """A node that has less than it wants."""
+    """A node that would have less than it wants."""
 
     node: Name
     """Name of the node."""
     wanted_watts: Watts
-    """Power that the node wants."""
+    """Power that the node wants: the higher of what it draws and of what its pods' requests are modelled to draw."""
     allocated_watts: Watts
-    """Power that it gets."""
+    """Power that it would get."""
     reason: Text
-    """The domain whose limit binds, and the priority that was served first."""
+    """The domain whose limit binds, and the priority that is served first."""
 
 
 class PowerDomainStatus(Model):
-    """State of the domain."""
+    """State of the domain. Watts are rounded to the side that shows less room."""
 
     observed_generation: Count | None = None
     """`metadata.generation` that the status refers to."""
+    mode: DomainMode | None = None
+    """Mode in force: `Observe` lowers nothing."""
+    last_updated: Timestamp | None = None
+    """Time of the state; written at least every five minutes by an operator that observes power domains."""
     nodes: Count | None = None
-    """Nodes below the domain; absent: not counted yet."""
+    """Nodes below the domain; absent where the domain cannot be used."""
+    unknown_nodes: Count | None = None
+    """Nodes below it whose highest power is not known; they are in no sum of watts."""
     allocated_watts: Watts | None = None
-    """Sum of what the nodes are to get."""
+    """Sum of what the nodes would get."""
     in_force_watts: Watts | None = None
-    """Sum of the limits that may be in force; absent while one is unknown."""
+    """Sum of what the nodes may draw now, which is their highest power as long as nothing is lowered; absent where that
+    of one is not known."""
     drawn: DrawnPower | None = None
     guaranteed_watts: Watts | None = None
-    """Sum of the floors."""
+    """Sum of the floors, which no node would get less than."""
     headroom_watts: Watts | None = None
-    """Watts that can still be given; absent while a limit that may be in force is unknown."""
+    """Watts of the limit, less the reserve, above `inForceWatts`; 0 where these are more, absent where they are."""
     shortfall_watts: Watts | None = None
-    """Watts above the limit that cannot be lowered."""
-    largest_in_force_watts: Watts | None = None
-    """The largest sum of limits in force since the operator started."""
+    """Watts by which the lowest limits of the hardware exceed the limit, less the reserve; no lowering could help."""
+    limited_nodes: Count | None = None
+    """Nodes that would be limited below their highest power."""
+    lowered_nodes: Count | None = None
+    """Nodes that would have less than they want."""
     lowered: Annotated[tuple[LoweredNode, ...], Field(max_length=MOST_LOWERED)] = ()
-    """Nodes that have less than they want, at most 100 of them, the largest difference first."""
+    """The nodes that would have less than they want, at most 100 of them, the largest difference first."""
     conditions: Conditions = ()
-    """Conditions: Accepted (the domain can be used; else the reason by name and number), and Held (the sum of limits
-    that may be in force is within the limit)."""
+    """Conditions: Accepted (the domain can be used; else the reason by name and number), FloorsFit (the floors fit into
+    the limits), Held (what the nodes may draw now fits into the limit), and Enforced, which is False: nothing is
+    lowered."""
 
 
 class PowerDomain(CustomResource):
@@ -180,15 +212,24 @@ class PowerDomain(CustomResource):
         status=PowerDomainStatus,
         columns=(
             Column("Parent", ".spec.parent"),
-            Column("Mode", ".spec.mode"),
+            Column("Mode", ".status.mode"),
             Column("Limit", ".spec.limitWatts", "integer"),
             Column("Nodes", ".status.nodes", "integer"),
+            Column("Unknown", ".status.unknownNodes", "integer"),
+            Column("Measured", ".status.drawn.measuredWatts", "number"),
             Column("Allocated", ".status.allocatedWatts", "number"),
             Column("In-Force", ".status.inForceWatts", "number"),
             Column("Headroom", ".status.headroomWatts", "number"),
             Column("Shortfall", ".status.shortfallWatts", "number"),
         ),
         named_after_node=False,
+        name_rules=(
+            NameRule(
+                "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
+                "parent must be another PowerDomain",
+                ".spec.parent",
+            ),
+        ),
     )
 
     spec: PowerDomainSpec

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import CheckedModel, Column, CustomResource, Invariant, Kind, Model, Text, Timestamp, Watts
 from joulie_core.kinds.bounds import cut_text
+from joulie_core.kinds.energy_report import EnergyReport
 from joulie_core.kinds.held_devices import MOST_REPORTED_DEVICES, DeviceReport
 
 Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern="^https?://")]
@@ -245,6 +246,8 @@ class TelemetryProfileStatus(Model):
     power: PowerReading | None = None
     devices: Annotated[tuple[DeviceReport, ...], Field(max_length=MOST_REPORTED_DEVICES)] | None = None
     """Which pods hold which GPU, where the agent follows that (`agent.holders.enabled` of the chart)."""
+    energy: EnergyReport | None = None
+    """Energy by workload, where the agent adds it up (`agent.energyByPod.enabled` of the chart)."""
 
 
 class TelemetryProfile(CustomResource):

@@ -18,11 +18,12 @@ _SIMULATOR: Final = Permissions(
         Grant((PODS,), ("patch",), subresource="status"),
     )
 )
-#: End the names of roles of a service beside a resource manager, where nodes may sleep, and where savings are
-#: estimated.
+#: End the names of roles of a service beside a resource manager, where nodes may sleep, where savings are estimated,
+#: and where power domains are observed.
 _RESOURCE_MANAGER: Final = "-resource-manager"
 _SLEEP: Final = "-sleep"
 _SAVINGS: Final = "-savings"
+_POWER_DOMAINS: Final = "-power-domains"
 #: By the name of the service, which is also that of its user.
 PERMISSIONS: Final[Mapping[str, Permissions]] = {
     **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
@@ -39,6 +40,7 @@ def load_roles() -> list[dict[str, Any]]:
             ("ClusterRole", name, permissions.cluster),
             ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", permissions.resource_manager),
             ("ClusterRole", f"{name}{_SLEEP}", permissions.sleep),
+            ("ClusterRole", f"{name}{_POWER_DOMAINS}", permissions.power_domains),
             ("Role", name, permissions.namespace),
             ("Role", f"{name}{_SAVINGS}", permissions.savings),
         )
@@ -62,7 +64,9 @@ def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, An
 def user_of(role: Mapping[str, Any]) -> str:
     """Return the name of the user whose permissions the role has, which is that of its service."""
     name = str(role["metadata"]["name"])
-    return name.removesuffix(_RESOURCE_MANAGER).removesuffix(_SLEEP).removesuffix(_SAVINGS)
+    for suffix in (_RESOURCE_MANAGER, _SLEEP, _SAVINGS, _POWER_DOMAINS):
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:

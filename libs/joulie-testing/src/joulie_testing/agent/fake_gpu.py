@@ -31,6 +31,8 @@ class FakeGpu:
     default_mw: int = 700_000
     limit_mw: int = 700_000
     power_mw: int = 90_000
+    #: Energy counter; None for a GPU that has none.
+    energy_mj: int | None = 0
     #: The limit is never set below this, whatever is written and acknowledged.
     sticks_at_mw: int = 0
     #: A limit that the hardware imposes itself.
@@ -42,6 +44,8 @@ class FakeGpu:
     clock_mhz: int = 1980
     #: Why the clock is no higher, as the driver reports it.
     clock_bound: ClockBound = ClockBound.NONE
+    #: For how much of the time it is busy, in percent.
+    busy_pct: int | None = 90
     #: An external writer controls the clocks, and the driver reports it.
     clock_taken: bool = False
     #: The driver accepts a clock limit and still reports the highest.
@@ -130,6 +134,10 @@ class FakeGpuLibrary:
         """Return the draw."""
         return self._gpu(handle).power_mw
 
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the energy counter."""
+        return self._gpu(handle).energy_mj
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the limit set."""
         return self._gpu(handle).limit_mw
@@ -141,7 +149,7 @@ class FakeGpuLibrary:
     def clock_state(self, handle: Handle) -> ClockState:
         """Return the clock, which is the highest that it is held to, and why it is no higher."""
         gpu = self._gpu(handle)
-        return ClockState(gpu.clock_mhz, gpu.clock_bound)
+        return ClockState(gpu.clock_mhz, gpu.clock_bound, gpu.busy_pct)
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the limit."""

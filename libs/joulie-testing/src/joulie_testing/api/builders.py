@@ -254,6 +254,7 @@ def make_telemetry_profile(
     control: Mapping[str, Any] | None = None,
     power: Mapping[str, Any] | None = None,
     devices: Sequence[Mapping[str, Any]] | None = None,
+    energy: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a TelemetryProfile, with the agent's report.
@@ -266,15 +267,27 @@ def make_telemetry_profile(
         control: the report of control, `status.control`.
         power: the report of power, `status.power`.
         devices: the holders of its GPUs, `status.devices`.
+        energy: its energy by workload, `status.energy`.
         labels: labels.
     """
     spec = {"target": target or {"scope": "node", "nodeName": name}, "sources": sources, "controls": controls}
     made = _custom_object(
-        "TelemetryProfile", name, spec, _present({"control": control, "power": power, "devices": devices})
+        "TelemetryProfile",
+        name,
+        spec,
+        _present({"control": control, "power": power, "devices": devices, "energy": energy}),
     )
     if labels:
         made["metadata"]["labels"] = dict(labels)
     return made
+
+
+def make_power_domain(
+    name: str, *, status: Mapping[str, Any] | None = None, limit_watts: int = 10_000, **spec: Any
+) -> dict[str, Any]:
+    """Return a PowerDomain that keeps limits on lost control; further fields of its spec are as the API has them."""
+    fields = {"limitWatts": limit_watts, "onLostControl": "KeepGuaranteed"}
+    return _custom_object("PowerDomain", name, fields | spec, status)
 
 
 def _custom_object(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, Any] | None) -> dict[str, Any]:

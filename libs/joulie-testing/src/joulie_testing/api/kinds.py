@@ -118,6 +118,7 @@ SERVED: tuple[ServedKind, ...] = (
     _joulie("adjustments", "Adjustment"),
     _joulie("nodebmcs", "NodeBMC"),
     _joulie("nodesleeppolicies", "NodeSleepPolicy"),
+    _joulie("powerdomains", "PowerDomain"),
 )
 
 

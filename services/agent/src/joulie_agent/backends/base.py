@@ -106,6 +106,9 @@ class GpuSample:
     clock_limit_mhz: int | None = None
     #: Why its graphics clock is no higher.
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    clock_mhz: int | None = None
+    #: Share of the time in which it was busy, in [0, 1].
+    busy_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

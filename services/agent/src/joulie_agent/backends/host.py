@@ -51,6 +51,7 @@ from joulie_agent.backends.host_readings import cpu_reading, gpu_reading
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges, node_gpu
 from joulie_agent.discovery.host import describe_cpu, describe_memory
+from joulie_agent.energy.counters import HostCounters, read_counters
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
@@ -139,6 +140,10 @@ class HostBackend:
         """Read the power of the CPUs."""
         cpu = await self._client.execute(ReadCpu(power_only=True))
         return cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
+
+    async def read_counters(self) -> HostCounters:
+        """Read the energy counters alone."""
+        return await read_counters(self._client)
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """Set RAPL limits, each package within its own range."""

@@ -10,6 +10,7 @@ from joulie_actuator.replies import CpuReadings, GpuReadings
 from joulie_agent.backends.base import CoreFrequency, CpuReading, GpuReading, GpuSample, PowerConstraint, ZoneSample
 
 _US_PER_S: Final = 1_000_000
+_PERCENT: Final = 100
 
 
 def cpu_reading(readings: CpuReadings) -> CpuReading:
@@ -43,7 +44,15 @@ def gpu_reading(readings: GpuReadings) -> GpuReading:
     return GpuReading(
         power_watts=total_mw / MW_PER_WATT if draws and None not in draws else None,
         gpus=tuple(
-            GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw), gpu.clock_limit_mhz, gpu.clock_bound)
+            GpuSample(
+                gpu.uuid,
+                _watts(gpu.power_mw),
+                _watts(gpu.limit_mw),
+                gpu.clock_limit_mhz,
+                gpu.clock_bound,
+                gpu.clock_mhz,
+                None if gpu.busy_pct is None else gpu.busy_pct / _PERCENT,
+            )
             for gpu in readings.gpus
         ),
         overwritten=sum(readings.overwritten.values()),

@@ -5,37 +5,31 @@ minute, or 70 s more on a watch that is open and quiet, there is none. An object
 cluster without ResourceSlices, or that does not let them be read, has none.
 """
 
-import asyncio
-from typing import Annotated, Any, Final, NoReturn
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
-import structlog
 
 from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
-from joulie_api.errors import Forbidden, KubeError, NotFound
+from joulie_api.optional_watch import OptionalWatch
 from joulie_api.reflector import Reflector
 from joulie_api.resources import PODS, RESOURCE_SLICES
 from joulie_api.wire import decode_pod
+from joulie_api.wire.metadata import WireOwner, controller_of
 from joulie_core.holders.held import NodePods
 from joulie_core.holders.records import NodePod, SliceDevice, node_pod
-from joulie_core.timestamps import epoch_seconds
 
 #: Without contact; see `Reflector.is_stale`.
 TOLERANCE_S: Final = 30.0
-#: A cluster gets the API by an upgrade, which takes longer than this.
-_RECHECK_S: Final = 600.0
-_RETRY_S: Final = 5.0
-
-_log = structlog.get_logger()
 
 
-class _Status(msgspec.Struct, rename="camel"):
-    start_time: str | None = None
+class _Meta(msgspec.Struct, rename="camel"):
+    owner_references: list[WireOwner] | None = None
 
 
 class _Pod(msgspec.Struct):
-    status: _Status | None = None
+    metadata: _Meta
 
 
 class _Pool(msgspec.Struct):
@@ -72,13 +66,14 @@ _SLICES: Final = msgspec.json.Decoder(_Slice)
 
 
 def decode_node_pod(raw: bytes) -> NodePod:
-    """Decode a Pod, as far as holders depend on it.
+    """Decode a Pod, as far as holders and energy depend on it.
 
     Raises:
         DecodeError: not a Pod.
     """
-    status = decode(_PODS.decode, raw, "Pod").status
-    return node_pod(decode_pod(raw), epoch_seconds(status.start_time) if status else None)
+    wire = decode(_PODS.decode, raw, "Pod")
+    owner = controller_of(wire.metadata.owner_references) or WireOwner()
+    return node_pod(decode_pod(raw), owner.kind, owner.name)
 
 
 def decode_slice(raw: bytes) -> tuple[SliceDevice, ...]:
@@ -104,11 +99,9 @@ class NodePodsWatch:
 
     def __init__(self, client: KubeClient, node_name: str) -> None:
         selector = f"spec.nodeName={node_name}"
-        self._client = client
         self._pods = Reflector(client, PODS, decode_node_pod, field_selector=selector)
         self._slices = Reflector(client, RESOURCE_SLICES, decode_slice, field_selector=selector)
-        #: Whether there are no ResourceSlices to be read.
-        self._without_slices = False
+        self._optional = OptionalWatch(client, "resource slices", self._slices)
 
     @property
     def pods(self) -> Reflector[NodePod]:
@@ -116,47 +109,23 @@ class NodePodsWatch:
         return self._pods
 
     @property
-    def slices(self) -> Reflector[tuple[SliceDevice, ...]]:
-        """The watch of the ResourceSlices, which `watch_slices` runs."""
-        return self._slices
+    def slices(self) -> OptionalWatch:
+        """The watch of the ResourceSlices, to be run."""
+        return self._optional
+
+    def current_pods(self) -> Mapping[str, NodePod] | None:
+        """Return the pods; None while they are not known."""
+        return None if self._pods.is_stale(TOLERANCE_S) else _valid(self._pods)
 
     def current(self) -> NodePods | None:
         """Return the pods and the devices of ResourceSlices; None while they are not known."""
-        if self._pods.is_stale(TOLERANCE_S):
-            return None
-        if not self._without_slices and self._slices.is_stale(TOLERANCE_S):
+        pods = self.current_pods()
+        if pods is None or self._optional.is_unknown(TOLERANCE_S):
             return None
         return NodePods(
-            pods=_valid(self._pods),
+            pods=pods,
             slices=tuple(device for devices in _valid(self._slices).values() for device in devices),
         )
-
-    async def watch_slices(self) -> NoReturn:
-        """Watch the ResourceSlices until cancelled, as soon as the cluster has them."""
-        while True:
-            if await self._is_readable():
-                break
-            await asyncio.sleep(_RECHECK_S if self._without_slices else _RETRY_S)
-        self._without_slices = False
-        await self._slices.run()
-
-    async def _is_readable(self) -> bool:
-        try:
-            await self._client.list_page(RESOURCE_SLICES, limit=1)
-        except NotFound:
-            self._give_up("resource slices not watched, api not served", RESOURCE_SLICES.api_version)
-        except Forbidden as error:
-            self._give_up("resource slices not watched, access denied", str(error))
-        except KubeError:
-            return False  # The other watches log that the server cannot be reached.
-        else:
-            return True
-        return False
-
-    def _give_up(self, event: str, detail: str) -> None:
-        if not self._without_slices:
-            _log.info(event, detail=detail)
-        self._without_slices = True
 
 
 def _valid(reflector: Reflector[Any]) -> dict[str, Any]:

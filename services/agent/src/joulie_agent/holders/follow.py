@@ -33,17 +33,30 @@ class HoldersFollower:
     Args:
         sources: what it is taken from.
         changed: called when a GPU, its holders or the reason changed.
+        looked: called with what each look found.
     """
 
-    def __init__(self, sources: HolderSources, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        sources: HolderSources,
+        changed: Callable[[], None],
+        looked: Callable[[Sequence[HeldDevice]], None] | None = None,
+    ) -> None:
         self._sources = sources
         self._changed = changed
+        self._looked = looked
         self._devices: tuple[HeldDevice, ...] | None = None
+        #: The pods of the last look.
+        self._pods: NodePods | None = None
         self._failures = FailureLog(_log, failed="device holders not known", recovered="device holders known again")
 
     def current(self) -> tuple[HeldDevice, ...] | None:
         """Return the GPUs and what holds them, as of the last second; None before the first answer."""
         return self._devices
+
+    def pods(self) -> NodePods | None:
+        """Return the pods that `current` was made with; None while they are not known."""
+        return self._pods
 
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
@@ -58,7 +71,10 @@ class HoldersFollower:
             self._failures.failed(listing.message, cause=listing.reason)
         else:
             self._failures.recovered()
-        found = held_devices(listing, self._sources.pods(), self._sources.gpus())
+        self._pods = self._sources.pods()
+        found = held_devices(listing, self._pods, self._sources.gpus())
+        if self._looked is not None:
+            self._looked(found)
         # A message may name a time or an address that differs each time.
         if self._devices is None or _without_messages(found) != _without_messages(self._devices):
             self._devices = found

@@ -1,11 +1,13 @@
 """The holders of the node's GPUs as `status.devices` of its TelemetryProfile shows them, within its bounds."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from joulie_core.holders.held import HeldDevice, Holder
 from joulie_core.kinds.held_devices import (
     MOST_REPORTED_DEVICES,
     MOST_REPORTED_HOLDERS,
+    ClassLimitReport,
     DeviceReport,
     HolderClass,
     HolderReport,
@@ -13,7 +15,10 @@ from joulie_core.kinds.held_devices import (
 
 
 def device_reports(
-    held: Sequence[HeldDevice], watts_of: Mapping[str, float | None], before: Sequence[DeviceReport] = ()
+    held: Sequence[HeldDevice],
+    watts_of: Mapping[str, float | None],
+    before: Sequence[DeviceReport] = (),
+    limits: Mapping[str, ClassLimitReport] = MappingProxyType({}),
 ) -> tuple[DeviceReport, ...]:
     """Return the reports of the first GPUs.
 
@@ -21,8 +26,9 @@ def device_reports(
         held: the GPUs and what holds them.
         watts_of: their power, by UUID.
         before: reports whose power is to stay, where they have the GPU.
+        limits: the limit that each would have, by UUID; what moves with the load stays as the power does.
     """
-    known = {each.uuid: each.watts for each in before}
+    known = {each.uuid: each for each in before}
     return tuple(
         DeviceReport(
             uuid=each.uuid,
@@ -32,10 +38,19 @@ def device_reports(
             message=each.message,
             holders=tuple(_holder(holder) for holder in each.holders[:MOST_REPORTED_HOLDERS]),
             holder_count=len(each.holders),
-            watts=known[each.uuid] if each.uuid in known else _rounded(watts_of.get(each.uuid)),
+            watts=known[each.uuid].watts if each.uuid in known else _rounded(watts_of.get(each.uuid)),
+            class_limit=_limit(limits.get(each.uuid), known.get(each.uuid)),
         )
         for each in held[:MOST_REPORTED_DEVICES]
     )
+
+
+def _limit(found: ClassLimitReport | None, known: DeviceReport | None) -> ClassLimitReport | None:
+    """Return the limit; with the earlier effect where the limit is the same and the power is not reported anew."""
+    if found is None or known is None or known.class_limit is None:
+        return found
+    kept = found.model_copy(update={"now": known.class_limit.now})
+    return kept if kept == known.class_limit else found
 
 
 def _holder(holder: Holder) -> HolderReport:

@@ -1,11 +1,12 @@
 """CPU usage of containers, read from their cgroups on the host."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from joulie_core.containers.container import ContainerId
+from joulie_core.cpu_stat import usage_us
 
 _US_PER_S: Final = 1_000_000
 _NS_PER_US: Final = 1000
@@ -54,22 +55,16 @@ class UsageReader:
     def _usage_us(self, cgroup: str) -> int | None:
         path = cgroup_path(cgroup)
         try:
-            return _from_stat((self._root / path / "cpu.stat").read_text(encoding="ascii").splitlines())
+            found = usage_us((self._root / path / "cpu.stat").read_text(encoding="ascii"))
         except (OSError, ValueError):
-            pass  # not the unified hierarchy, or the container has ended
+            found = None
+        if found is not None:
+            return found
+        # Not the unified hierarchy, or the container has ended.
         try:
             return int((self._root / "cpuacct" / path / "cpuacct.usage").read_text(encoding="ascii")) // _NS_PER_US
         except (OSError, ValueError):
             return None
-
-
-def _from_stat(lines: Iterable[str]) -> int:
-    """Return `usage_usec` of a file `cpu.stat`; raises ValueError where there is none, as on the older hierarchy."""
-    for line in lines:
-        name, _, value = line.partition(" ")
-        if name == "usage_usec":
-            return int(value)
-    raise ValueError("no usage_usec")
 
 
 def cgroup_path(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
 from joulie_core.names import NodeName
+from joulie_core.savings import Lever, LeverRate
 from joulie_operator.cluster import Cluster
 from joulie_operator.pods import PodSummary
 from joulie_operator.published import PublishedTarget, PublishedTwin
@@ -44,6 +45,7 @@ class LiveFeed:
         watches: watches whose state is shown.
         is_leading: whether this replica is the leader.
         wall: the time, seconds since the epoch.
+        savings: what each lever saves at the moment; None where that is not estimated.
         interval_s: time between two deliveries.
     """
 
@@ -57,8 +59,10 @@ class LiveFeed:
         is_leading: Callable[[], bool],
         failures: Failures,
         wall: Callable[[], float],
+        savings: Callable[[], Mapping[Lever, LeverRate]] | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
+        self._savings = savings
         self._cluster = cluster
         self._targets = targets
         self._twins = twins
@@ -190,11 +194,19 @@ class LiveFeed:
             "performancePods": self._cluster.performance_pods,
             "staleWatches": stale,
         }
+        if self._savings is not None:
+            state["savings"] = [_saving(lever, rate) for lever, rate in self._savings().items()]
         return server_sent("state", state)
 
     def _send(self, event: bytes) -> None:
         for page in [page for page in self._pages if not page.put(event)]:
             self.leave(page)
+
+
+def _saving(lever: Lever, rate: LeverRate) -> dict[str, Any]:
+    watts = rate.watts
+    bounds = {"lower": watts.lower, "middle": watts.middle, "upper": watts.upper}
+    return {"lever": lever, "watts": bounds, "unknownShare": rate.unknown_share}
 
 
 def _nodes(tiles: Sequence[NodeTile], gone: Sequence[str]) -> bytes:

@@ -18,6 +18,7 @@ Source: AMD, AMD SMI documentation; ROCm/amdsmi issue 139; ROCm/rocm_smi_lib iss
 import ctypes
 import importlib.util
 import io
+import math
 import os
 import sys
 import threading
@@ -27,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
-from joulie_actuator.hardware.gpu.clock_state import ClockState, Residency, bound_of_metrics
+from joulie_actuator.hardware.gpu.clock_state import ClockState, Residency, bound_of_metrics, busy_pct_of_metrics
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
@@ -37,12 +38,15 @@ T = TypeVar("T")
 _LIBRARY: Final = "libamd_smi.so"
 _UW_PER_MW: Final = 1000
 _MW_PER_WATT: Final = 1000
+_UJ_PER_MJ: Final = 1000
 #: PPT0, as sensor and as type of sensor (`amdsmi_power_cap_type_t`).
 _PPT0: Final = 0
 #: Major version of the library whose structures the package has: 26 is that of ROCm 7, 25 of ROCm 6.4.
 _LIBRARY_MAJOR: Final = 26
 #: More than any device draws or takes: the library fills a figure it does not have with ones.
 _NO_FIGURE_MW: Final = 100_000_000
+#: All ones, as for a figure that the device does not have.
+_NO_COUNT: Final = (1 << 64) - 1
 #: The level in which the driver itself chooses the clocks.
 _LEVEL_AUTO: Final = "AMDSMI_DEV_PERF_LEVEL_AUTO"
 #: The whole device, not partitioned.
@@ -151,6 +155,16 @@ class AmdSmiLibrary:
                 return watts * _MW_PER_WATT
         raise LibraryError(Reason.NO_READING, "AMD SMI: the device reports no power, as the secondary die of a package")
 
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the counter times its resolution; None where either is missing."""
+        found = self._optional(self._energy_count, handle) or {}
+        count, resolution_uj = found.get("energy_accumulator"), found.get("counter_resolution")
+        if not isinstance(count, int) or not isinstance(resolution_uj, float) or not 0.0 < resolution_uj < math.inf:
+            return None
+        # The resolution is a float of 32 bits, of which two decimals are meant: 15.3. A product of floats would jump.
+        hundredths = round(resolution_uj * 100)
+        return None if count == _NO_COUNT else count * hundredths // (100 * _UJ_PER_MJ)
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the power cap."""
         limit_mw = _from_uw(self._caps(handle)["power_cap"])
@@ -163,12 +177,13 @@ class AmdSmiLibrary:
         return self.limit_mw(handle)
 
     def clock_state(self, handle: Handle) -> ClockState:
-        """Return the graphics clock, and what AMD's counters say since the last call."""
+        """Return the graphics clock, the busy time, and what AMD's counters say since the last call."""
         clock = self._optional(self._graphics_clock, handle) or {}
         metrics = self._optional(self._metrics, handle) or {}
         key = id(handle)
         before, self._residency[key] = self._residency.get(key), Residency.of(metrics)
-        return ClockState(_figure_of(clock.get("clk")), bound_of_metrics(metrics, before))
+        bound = bound_of_metrics(metrics, before)
+        return ClockState(_figure_of(clock.get("clk")), bound, busy_pct_of_metrics(metrics))
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power cap."""
@@ -199,6 +214,10 @@ class AmdSmiLibrary:
         with self._calls() as smi:
             smi.amdsmi_set_gpu_clk_limit(handle, "sclk", "max", highest_mhz)
             smi.amdsmi_set_gpu_perf_level(handle, smi.AmdSmiDevPerfLevel.AUTO)
+
+    def _energy_count(self, handle: Handle) -> dict[str, Any]:
+        with self._calls() as smi:
+            return dict(smi.amdsmi_get_energy_count(handle))
 
     def _metrics(self, handle: Handle) -> dict[str, Any]:
         with self._calls() as smi:

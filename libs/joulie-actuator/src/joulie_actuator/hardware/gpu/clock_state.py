@@ -24,6 +24,8 @@ _THERMAL_COUNTERS: Final = (
 )
 #: Between two clocks that NVIDIA's GPUs support since Ampere; less before.
 CLOCK_STEP_MHZ: Final = 15
+#: Above it is a word for an absent value.
+MOST_PCT: Final = 100
 
 
 class ClockBound(StrEnum):
@@ -44,10 +46,12 @@ class ClockBound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """One reading; `clock_mhz` is None where the library does not report it."""
+    """One reading; None where the library does not report a value."""
 
     clock_mhz: int | None
     reported: ClockBound
+    #: Share of the last moments in which the GPU was busy, in percent.
+    busy_pct: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,11 @@ def bound_of_metrics(metrics: Mapping[str, Any], before: Residency | None) -> Cl
     return ClockBound.UNKNOWN if power is None or None in thermal else ClockBound.NONE
 
 
+def busy_pct_of_metrics(metrics: Mapping[str, Any]) -> int | None:
+    """Return the share of the time in which AMD's graphics engine was busy, in percent; None where that is unknown."""
+    return _share(metrics.get("average_gfx_activity"))
+
+
 def clock_bound(reported: ClockBound, clock_mhz: int | None, limit_mhz: int | None) -> ClockBound:
     """Return what bounds a clock, of what the vendor's library reports and Joulie's limit, which it does not name.
 
@@ -118,6 +127,11 @@ def clock_bound(reported: ClockBound, clock_mhz: int | None, limit_mhz: int | No
 
 def _risen(later: int | None, earlier: int | None) -> bool | None:
     return None if later is None or earlier is None else later > earlier
+
+
+def _share(value: object) -> int | None:
+    pct = _count(value)
+    return pct if pct is not None and pct <= MOST_PCT else None
 
 
 def _count(value: object) -> int | None:

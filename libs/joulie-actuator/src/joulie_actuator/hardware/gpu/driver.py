@@ -85,6 +85,9 @@ class DeviceReading:
     #: The managed limit on the graphics clock; None where there is none.
     clock_limit_mhz: int | HardwareFailure | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
+    #: The graphics clock and the share of the time in which the GPU is busy, in percent; None where not reported.
+    clock_mhz: int | None = None
+    busy_pct: int | None = None
 
 
 class ClockKnob(Knob, Protocol):
@@ -117,6 +120,12 @@ class GpuDriver(Protocol):
 
     def read(self, uuid: str, journaled: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
         """Read a GPU's power and limits in one call; the clock limit where `journaled`, its record, is given."""
+
+    def energy_mj(self, uuid: str) -> int | HardwareFailure | None:
+        """Return a GPU's energy counter in millijoules; None where the GPU has none.
+
+        It starts anywhere, and again at zero when the driver is loaded.
+        """
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force, which may be below the one that was set."""

@@ -68,6 +68,9 @@ class GpuLibrary(Protocol):
     def power_mw(self, handle: Handle) -> int:
         """Return what the device draws."""
 
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the device's energy counter in millijoules, from any start; None where the device has none."""
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the limit that was set last."""
 
@@ -75,7 +78,7 @@ class GpuLibrary(Protocol):
         """Return the limit in force."""
 
     def clock_state(self, handle: Handle) -> ClockState:
-        """Return the graphics clock, and why it is no higher."""
+        """Return the graphics clock, why it is no higher, and for how much of the time the device is busy."""
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power limit."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, clock_bound
+from joulie_actuator.hardware.gpu.clock_state import ClockState, clock_bound
 from joulie_actuator.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, OpenGpu
 from joulie_actuator.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock
 from joulie_actuator.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
@@ -114,7 +114,15 @@ class LibraryDriver:
         reading, state = found
         if journaled is not None and reading.clock_limit_mhz is None:
             reading = replace(reading, clock_limit_mhz=self.written_clock_mhz(uuid, journaled.written_mhz))
-        return replace(reading, clock_bound=_bound_of(state, reading.clock_limit_mhz))
+        if isinstance(state, HardwareFailure):
+            return reading
+        limit_mhz = reading.clock_limit_mhz if isinstance(reading.clock_limit_mhz, int) else None
+        bound = clock_bound(state.reported, state.clock_mhz, limit_mhz)
+        return replace(reading, clock_bound=bound, clock_mhz=state.clock_mhz, busy_pct=state.busy_pct)
+
+    def energy_mj(self, uuid: str) -> int | HardwareFailure | None:
+        """Return a GPU's energy counter."""
+        return self._run(uuid, self._library.energy_mj)
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force."""
@@ -282,12 +290,6 @@ def _or_failure(call: Callable[[Handle], T], handle: Handle) -> T | HardwareFail
         if error.extent is not Extent.CALL:
             raise
         return error.failure
-
-
-def _bound_of(state: ClockState | HardwareFailure, limit_mhz: int | HardwareFailure | None) -> ClockBound:
-    if isinstance(state, HardwareFailure):
-        return ClockBound.UNKNOWN
-    return clock_bound(state.reported, state.clock_mhz, limit_mhz if isinstance(limit_mhz, int) else None)
 
 
 def _no_such_gpu(uuid: str, name: str) -> HardwareFailure:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Final
 
-from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState, bound_of_event_reasons
+from joulie_actuator.hardware.gpu.clock_state import MOST_PCT, ClockBound, ClockState, bound_of_event_reasons
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_actuator.reasons import Reason
@@ -132,6 +132,10 @@ class NvmlLibrary:
         with self._calls() as nvml:
             return int(nvml.nvmlDeviceGetPowerUsage(handle))
 
+    def energy_mj(self, handle: Handle) -> int | None:
+        """Return the energy of the whole board since the driver was loaded; from Volta on."""
+        return self._figure("nvmlDeviceGetTotalEnergyConsumption", handle)
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the management limit."""
         with self._calls() as nvml:
@@ -143,14 +147,15 @@ class NvmlLibrary:
             return int(nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
 
     def clock_state(self, handle: Handle) -> ClockState:
-        """Return the graphics clock and NVML's reasons, by the name that the driver knows them by."""
+        """Return the graphics clock, NVML's reasons, by the name that the driver knows them by, and the busy time."""
         clock_mhz: int | None = None
         with _optional(), self._calls() as nvml:
             clock_mhz = int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_GRAPHICS))
         reasons = self._figure("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:
             reasons = self._figure("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        return ClockState(clock_mhz, ClockBound.UNKNOWN if reasons is None else bound_of_event_reasons(reasons))
+        bound = ClockBound.UNKNOWN if reasons is None else bound_of_event_reasons(reasons)
+        return ClockState(clock_mhz, bound, self._busy_pct(handle))
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the management limit."""
@@ -185,6 +190,12 @@ class NvmlLibrary:
     def _figure(self, function: str, handle: Handle) -> int | None:
         with _optional(), self._calls() as nvml:
             return int(getattr(nvml, function)(handle))
+        return None
+
+    def _busy_pct(self, handle: Handle) -> int | None:
+        with _optional(), self._calls() as nvml:
+            pct = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+            return pct if pct <= MOST_PCT else None
         return None
 
     def _partitioned(self, handle: Handle) -> bool | None:

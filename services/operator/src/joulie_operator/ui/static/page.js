@@ -2,7 +2,7 @@
 
 import { Grid } from "./grid.js";
 import { ASLEEP, CLASSES, Model, share } from "./model.js";
-import { age, counted, details, percent, watts } from "./text.js";
+import { age, counted, details, percent, savings, watts } from "./text.js";
 
 // Time of each frame that may be spent on tiles, in milliseconds.
 const FRAME_BUDGET_MS = 5;
@@ -116,6 +116,8 @@ function showTotals() {
   byId("demand").textContent = state
     ? `Demand: ${counted(state.performancePods, "active performance pod")}, ${Math.max(0, elsewhere)} of them waiting for a node or on nodes that are not shown.`
     : "";
+  byId("savings").hidden = !state?.savings;
+  byId("savings").textContent = state?.savings ? savings(state.savings) : "";
   byId("empty").hidden = state === null || model.tiles.size > 0;
 }
 

@@ -32,6 +32,19 @@ export function counted(number, noun) {
   return `${number} ${noun}${PLURAL.select(number) === "one" ? "" : "s"}`;
 }
 
+// What Joulie saves at the moment by its own estimate; a lever of which nothing is known is in no sum.
+export function savings(rates) {
+  const known = rates.filter((rate) => rate.unknownShare < 1);
+  if (known.length === 0) return "Estimated saving: not known.";
+  const sum = (bound) => watts(Math.round(known.reduce((total, rate) => total + rate.watts[bound], 0)));
+  const levers = rates.map(({ lever, watts: { middle }, unknownShare }) => {
+    if (unknownShare >= 1) return `${lever} not known`;
+    const unknown = unknownShare > 0 ? `, not known of ${percent(unknownShare)}` : "";
+    return `${lever} ${watts(Math.round(middle))}${unknown}`;
+  });
+  return `Estimated saving: ${sum("middle")}, from ${sum("lower")} to ${sum("upper")}: ${levers.join("; ")}.`;
+}
+
 // The accessible name of a tile.
 export function describe(tile, now) {
   if (tile.sleep_state === ASLEEP) return `${tile.name}, asleep: powered off`;

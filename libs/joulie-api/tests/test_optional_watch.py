@@ -1,0 +1,61 @@
+"""An API that a cluster has, lacks, or does not let be read."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from joulie_api import optional_watch
+from joulie_api.optional_watch import OptionalWatch
+from joulie_api.reflector import Reflector
+from joulie_api.resources import RESOURCE_CLAIMS
+from joulie_testing.api import Respond, dra_definitions, make_claim
+
+TOLERANCE_S = 30.0
+
+
+@asynccontextmanager
+async def running(client):
+    watch = OptionalWatch(client, "claims", Reflector(client, RESOURCE_CLAIMS, bytes))
+    task = asyncio.create_task(watch.run())
+    try:
+        await asyncio.wait_for(watch.wait_settled(), 10)
+        yield watch
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_objects_of_an_api_that_is_there_are_known_after_the_first_list(fake_api, fake_client):
+    fake_api.put_all([*dra_definitions(), make_claim("one", "ml")])
+    async with running(fake_client) as watch:
+        assert (watch.absent, watch.is_unknown(TOLERANCE_S)) == (False, False)
+        assert list(watch.reflectors[0].store) == ["ml/one"]
+
+
+async def test_an_api_that_is_not_served_is_absent_and_not_unknown(fake_api, fake_client):
+    async with running(fake_client) as watch:
+        assert (watch.absent, watch.is_unknown(TOLERANCE_S)) == (True, False)
+    assert not fake_api.watches()
+
+
+async def test_an_api_that_cannot_be_asked_is_unknown(fake_api, fake_client, monkeypatch):
+    monkeypatch.setattr(optional_watch, "SETTLE_S", 0.01)
+    await fake_api.stop()
+    async with running(fake_client) as watch:
+        assert (watch.absent, watch.is_unknown(TOLERANCE_S)) == (False, True)
+
+
+@pytest.mark.parametrize(("status", "event"), [(403, "access denied"), (404, "api not served")])
+async def test_an_api_that_comes_later_is_found_and_its_absence_is_logged_once(
+    fake_api, fake_client, monkeypatch, status, event
+):
+    monkeypatch.setattr(optional_watch, "RECHECK_S", 0.0)
+    fake_api.put_all([*dra_definitions(), make_claim("one", "ml")])
+    fake_api.faults.add(Respond(status), verb="list", path="/resourceclaims", times=3)
+    with capture_logs() as logs:
+        async with running(fake_client) as watch:
+            await asyncio.wait_for(watch.reflectors[0].wait_synced(), 10)
+            assert (watch.absent, watch.is_unknown(TOLERANCE_S)) == (False, False)
+    assert [line["event"] for line in logs if "not watched" in line["event"]] == [f"claims not watched, {event}"]

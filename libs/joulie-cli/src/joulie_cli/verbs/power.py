@@ -1,0 +1,200 @@
+"""`kubectl joulie power`: the tree of power domains, what its nodes draw and may draw, and what they would get."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from joulie_api.resources import POWER_DOMAINS
+from joulie_cli.arguments import add_verb, cluster_options, format_option
+from joulie_cli.cluster import connect
+from joulie_cli.layout import (
+    UNKNOWN,
+    Cell,
+    Line,
+    TableColumn,
+    age,
+    counted,
+    line,
+    pairs,
+    paragraph,
+    table,
+    total_watts,
+    watts,
+)
+from joulie_cli.output import CliError, ExitCode, show
+from joulie_cli.views.power_domains import DomainView, DrawnView, decode_power_domain, tree_order
+from joulie_core.timestamps import epoch_seconds
+
+_BAR_WIDTH: Final = 10
+_MEASURED, _MODELLED, _LEFT, _MISSING = "█", "▒", "·", "?"
+_COLUMNS: Final = (
+    TableColumn("DOMAIN", elastic=True),
+    TableColumn("LIMIT", right=True),
+    TableColumn("OF LIMIT"),
+    TableColumn("DRAWN", right=True),
+    TableColumn("MAY DRAW", right=True),
+    TableColumn("WOULD GET", right=True),
+    TableColumn("NODES", right=True),
+    TableColumn("STATE", elastic=True),
+)
+_NODE_COLUMNS: Final = (
+    TableColumn("NODE", elastic=True),
+    TableColumn("WANTS", right=True),
+    TableColumn("WOULD GET", right=True),
+    TableColumn("WHY", elastic=True),
+)
+#: Levels that are indented.
+_MOST_INDENTED: Final = 8
+#: Nodes that would be lowered and are printed; `-o json` has all that the status names.
+_MOST_NODES: Final = 20
+#: Age from which a status is not current: two of the operator's intervals.
+_OLD_S: Final = 600.0
+_LOWERS_NOTHING: Final = "Mode Observe: nothing is lowered, and no breaker is protected."
+_LEGEND: Final = (
+    f"OF LIMIT: {_MEASURED} measured, {_MODELLED} modelled, {_LEFT} left; {_MISSING} unknown of some nodes."
+)
+_NOT_OBSERVED: Final = "not observed"
+_FAULT, _WARNING = "red", "yellow"
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "power",
+        run,
+        summary="power domains: what their nodes draw, and what they would get",
+        description="The tree of PowerDomains. Nothing is lowered: DRAWN is what CPU packages and GPUs draw now, with "
+        "a ? where nothing is known of some nodes; MAY DRAW is their highest power, - where that of one node is not "
+        "known; WOULD GET is what the limits would leave them; NODES has the number of those whose highest power is "
+        "not known behind a +. STATE is the fault of a domain that cannot be used, else whether what nodes may draw "
+        "fits. With a NAME: its conditions, and the nodes that would be lowered. docs/power-budgets.md has the rest.",
+        example="kubectl joulie power\nkubectl joulie power rack-1",
+        parents=[cluster_options(), format_option(wide=False)],
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this PowerDomain, in detail")
+
+
+async def run(options: Namespace) -> ExitCode:
+    """Print the domains."""
+    async with connect(options) as cluster:
+        found = await cluster.read(POWER_DOMAINS, decode_power_domain)
+    now_s = time.time()
+    if options.name is not None:
+        chosen = next((each for each in found if each.name == options.name), None)
+        if chosen is None:
+            raise CliError(f"there is no PowerDomain {options.name!r}", "kubectl joulie power lists them")
+        show(options, chosen.data(), lambda width: _detail(chosen, now_s, width))
+        return ExitCode.OK
+    ordered = tree_order(found)
+    show(options, {"domains": [each.data() for _, each in ordered]}, lambda width: _tree(ordered, now_s, width))
+    return ExitCode.OK
+
+
+def _tree(ordered: Sequence[tuple[int, DomainView]], now_s: float, width: int | None) -> list[Line]:
+    if not ordered:
+        return [line("There is no PowerDomain: docs/power-budgets.md has an example.")]
+    rows = [_cells(depth, each, now_s) for depth, each in ordered]
+    return [*table(_COLUMNS, rows, width), line(), *paragraph(f"{_LEGEND} {_LOWERS_NOTHING}", width=width)]
+
+
+def _cells(depth: int, domain: DomainView, now_s: float) -> list[Cell]:
+    status = domain.status
+    return [
+        Cell(f"{'  ' * min(depth, _MOST_INDENTED)}{domain.name}"),
+        Cell(watts(domain.limit_watts)),
+        _bar(domain),
+        Cell(_drawn(status.drawn)),
+        Cell(watts(status.in_force_watts)),
+        Cell(watts(status.allocated_watts)),
+        Cell(_nodes(domain)),
+        _state(domain, now_s),
+    ]
+
+
+def _bar(domain: DomainView) -> Cell:
+    """Return the share of the limit that is drawn; of one that is exceeded the whole bar, in red."""
+    drawn, limit = domain.status.drawn, domain.limit_watts
+    known = None if drawn is None else drawn.known_watts
+    if drawn is None or known is None or not limit:
+        return Cell(UNKNOWN)
+    measured = min(_BAR_WIDTH, round(_BAR_WIDTH * (drawn.measured_watts or 0.0) / limit))
+    filled = min(_BAR_WIDTH, round(_BAR_WIDTH * known / limit))
+    bar = _MEASURED * measured + _MODELLED * (filled - measured) + _LEFT * (_BAR_WIDTH - filled)
+    return Cell(f"{bar}{_MISSING if drawn.unknown_nodes else ''}", _FAULT if known > limit else "")
+
+
+def _drawn(drawn: DrawnView | None) -> str:
+    known = None if drawn is None else drawn.known_watts
+    if drawn is None or known is None:
+        return UNKNOWN
+    return f"{watts(known)}{_MISSING if drawn.unknown_nodes else ''}"
+
+
+def _nodes(domain: DomainView) -> str:
+    nodes, unknown = domain.status.nodes, domain.status.unknown_nodes or 0
+    if nodes is None:
+        return UNKNOWN
+    return f"{nodes - unknown}+{unknown}" if unknown else str(nodes)
+
+
+def _state(domain: DomainView, now_s: float) -> Cell:
+    status = domain.status
+    updated_s = epoch_seconds(status.last_updated)
+    if domain.limit_watts is None:
+        return Cell("Unreadable", _FAULT)
+    if updated_s is None:
+        return Cell(_NOT_OBSERVED, _WARNING)
+    if now_s - updated_s > _OLD_S:
+        return Cell(f"{age(now_s - updated_s)} old", _WARNING)
+    accepted, held = status.find("Accepted"), status.find("Held")
+    if accepted is None or accepted.status != "True":
+        return Cell(accepted.reason if accepted is not None else _NOT_OBSERVED, _FAULT)
+    if held is None:
+        return Cell(UNKNOWN)
+    return Cell(held.reason, "" if held.status == "True" else _WARNING)
+
+
+def _detail(domain: DomainView, now_s: float, width: int | None) -> list[Line]:
+    lines = pairs(_fields(domain, now_s), width)
+    lowered = domain.status.lowered[:_MOST_NODES]
+    if lowered:
+        rows = [
+            [Cell(each.node), Cell(watts(each.wanted_watts)), Cell(watts(each.allocated_watts)), Cell(each.reason)]
+            for each in lowered
+        ]
+        lines += [line(), *table(_NODE_COLUMNS, rows, width)]
+        more = (domain.status.lowered_nodes or 0) - len(lowered)
+        if more > 0:
+            lines.append(line(f"and {counted(more, 'node')} more"))
+    return [*lines, line(), line(_LOWERS_NOTHING)]
+
+
+def _fields(domain: DomainView, now_s: float) -> Iterator[tuple[str, str | Cell]]:
+    status, drawn = domain.status, domain.status.drawn
+    yield "Domain", f"{domain.name}, below {domain.parent}" if domain.parent else domain.name
+    yield "Limit", f"{total_watts(domain.limit_watts)}, {total_watts(domain.reserve_watts)} of it reserved"
+    updated_s = epoch_seconds(status.last_updated)
+    yield "Observed", f"{age(now_s - updated_s)} ago" if updated_s is not None else Cell("never", _WARNING)
+    if status.nodes is not None:
+        unknown = status.unknown_nodes or 0
+        yield "Nodes", f"{status.nodes}, the highest power of {unknown} is not known"
+    if drawn is not None:
+        yield (
+            "Drawn",
+            (
+                f"{total_watts(drawn.measured_watts)} measured of {counted(drawn.measured_nodes, 'node')}, "
+                f"{total_watts(drawn.modelled_watts)} modelled of {counted(drawn.modelled_nodes, 'node')}, "
+                f"unknown of {counted(drawn.unknown_nodes, 'node')}"
+            ),
+        )
+    yield "May draw", f"{total_watts(status.in_force_watts)}, headroom {total_watts(status.headroom_watts)}"
+    yield "Would get", f"{total_watts(status.allocated_watts)}, floors {total_watts(status.guaranteed_watts)}"
+    if status.shortfall_watts:
+        yield "Shortfall", Cell(f"{total_watts(status.shortfall_watts)} that no lowering could help", _FAULT)
+    if status.limited_nodes is not None:
+        yield "Would lower", f"{status.lowered_nodes or 0} below what they want, of {status.limited_nodes} limited"
+    for each in status.conditions or ():
+        text = f"{each.status}, {each.reason}" + (f": {each.message}" if each.message else "")
+        yield each.type, text

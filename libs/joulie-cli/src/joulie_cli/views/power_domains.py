@@ -1,0 +1,134 @@
+"""Power domains as they are shown, and the order of their tree. An object that cannot be read is shown by its name."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
+from joulie_api.wire.metadata import WireConditions, WireObject
+from joulie_cli.views import Raw
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Watts = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    limit_watts: _Watts
+    reserve_watts: _Watts = 0.0
+    parent: str | None = None
+
+
+class DrawnView(msgspec.Struct, rename="camel"):
+    """Power that nodes draw, by how it is known."""
+
+    measured_watts: _Watts | None = None
+    measured_nodes: _Count = 0
+    modelled_watts: _Watts | None = None
+    modelled_nodes: _Count = 0
+    unknown_nodes: _Count = 0
+
+    @property
+    def known_watts(self) -> float | None:
+        """Sum of what is known; None where nothing is."""
+        known = [each for each in (self.measured_watts, self.modelled_watts) if each is not None]
+        return sum(known) if known else None
+
+
+class LoweredView(msgspec.Struct, rename="camel"):
+    """A node that would have less than it wants."""
+
+    node: str
+    wanted_watts: _Watts
+    allocated_watts: _Watts
+    reason: str = ""
+
+
+class DomainStatusView(WireConditions, rename="camel"):
+    """The status of a PowerDomain."""
+
+    mode: str | None = None
+    last_updated: str | None = None
+    nodes: _Count | None = None
+    unknown_nodes: _Count | None = None
+    allocated_watts: _Watts | None = None
+    in_force_watts: _Watts | None = None
+    drawn: DrawnView | None = None
+    guaranteed_watts: _Watts | None = None
+    headroom_watts: _Watts | None = None
+    shortfall_watts: _Watts | None = None
+    limited_nodes: _Count | None = None
+    lowered_nodes: _Count | None = None
+    lowered: tuple[LoweredView, ...] = ()
+
+
+class _Domain(WireObject):
+    spec: _Spec
+    status: DomainStatusView | None = None
+
+
+_DOMAINS: Final = msgspec.json.Decoder(_Domain)
+_NAMES: Final = msgspec.json.Decoder(WireObject)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainView:
+    """A PowerDomain; the limit is None, and the status empty, where its object cannot be read."""
+
+    name: str
+    limit_watts: float | None
+    reserve_watts: float = 0.0
+    parent: str | None = None
+    status: DomainStatusView = field(default_factory=DomainStatusView)
+
+    def data(self) -> dict[str, Any]:
+        """Return the domain for JSON and YAML."""
+        return {
+            "name": self.name,
+            "parent": self.parent,
+            "limitWatts": self.limit_watts,
+            "reserveWatts": self.reserve_watts,
+            "status": self.status,
+        }
+
+
+def decode_power_domain(raw: Raw) -> DomainView:
+    """Decode a PowerDomain.
+
+    Raises:
+        DecodeError: not even its name can be read.
+    """
+    try:
+        wire = decode(_DOMAINS.decode, raw, "PowerDomain")
+    except DecodeError:
+        return DomainView(decode(_NAMES.decode, raw, "PowerDomain").metadata.name, None)
+    spec = wire.spec
+    return DomainView(
+        wire.metadata.name, spec.limit_watts, spec.reserve_watts, spec.parent, wire.status or DomainStatusView()
+    )
+
+
+def tree_order(domains: Iterable[DomainView]) -> list[tuple[int, DomainView]]:
+    """Return the domains with their depth, parents first; those of a cycle or without their parent as roots."""
+    listed = sorted(domains, key=lambda each: each.name)
+    names = {each.name for each in listed}
+    below: dict[str, list[DomainView]] = defaultdict(list)
+    for each in listed:
+        if each.parent is not None:
+            below[each.parent].append(each)
+    ordered: list[tuple[int, DomainView]] = []
+    shown: set[str] = set()
+    roots = [each for each in listed if each.parent not in names]
+    # Those that no root leads to are in a cycle, or below one.
+    for root in [*roots, *listed]:
+        waiting = [(0, root)]
+        while waiting:
+            depth, each = waiting.pop()
+            if each.name not in shown:
+                shown.add(each.name)
+                ordered.append((depth, each))
+                waiting += [(depth + 1, child) for child in reversed(below[each.name])]
+    return ordered

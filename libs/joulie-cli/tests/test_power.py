@@ -1,0 +1,107 @@
+"""`kubectl joulie power`: the tree, with unknown apart from zero, and nothing that looks like protection."""
+
+import json
+
+import pytest
+
+from joulie_testing.api import make_power_domain
+from joulie_testing.cli import ago
+
+ACCEPTED = {"type": "Accepted", "status": "True", "reason": "Valid"}
+WITHIN = {"type": "Held", "status": "True", "reason": "WithinLimit"}
+ABOVE = {"type": "Held", "status": "False", "reason": "AboveLimit"}
+
+
+def put(fake_api, name, parent=None, *, limit_watts=1_000, age_s=5, held=WITHIN, drawn=None, **status):
+    spec = {} if parent is None else {"parent": parent}
+    found = {"mode": "Observe", "nodes": 2, "lastUpdated": ago(age_s), "conditions": [ACCEPTED, held], **status}
+    if drawn is not None:
+        found["drawn"] = drawn
+    fake_api.put(make_power_domain(name, limit_watts=limit_watts, status=found, **spec))
+
+
+async def rows(cli):
+    result = await cli("power")
+    assert (result.code, result.err) == (0, "")
+    return [each.split() for each in result.out.splitlines()[1:]]
+
+
+async def test_children_are_below_their_parent_and_indented(fake_api, cli):
+    for name, parent in (("b", "feed"), ("a", "feed"), ("a1", "a"), ("feed", None), ("other", None)):
+        put(fake_api, name, parent)
+    result = await cli("power")
+    names = [each[: each.rindex("1000")].rstrip() for each in result.out.splitlines()[1:6]]
+    assert names == ["feed", "  a", "    a1", "  b", "other"]
+
+
+async def test_it_says_that_nothing_is_lowered(fake_api, cli):
+    put(fake_api, "feed")
+    for arguments in (("power",), ("power", "feed")):
+        result = await cli(*arguments)
+        assert "Mode Observe: nothing is lowered, and no breaker is protected." in " ".join(result.out.split())
+
+
+async def test_bars_tell_measured_from_modelled_and_from_what_is_left(fake_api, cli):
+    put(fake_api, "a", drawn={"measuredWatts": 400, "modelledWatts": 200}, inForceWatts=900, allocatedWatts=900)
+    assert (await rows(cli))[0] == ["a", "1000", "████▒▒····", "600", "900", "900", "2", "WithinLimit"]
+
+
+async def test_zero_and_unknown_are_not_the_same(fake_api, cli):
+    put(fake_api, "none", drawn={"unknownNodes": 2}, unknownNodes=2)
+    put(fake_api, "part", drawn={"measuredWatts": 100, "unknownNodes": 1}, unknownNodes=1)
+    put(fake_api, "zero", drawn={"measuredWatts": 0, "measuredNodes": 2}, inForceWatts=0, allocatedWatts=0)
+    none, part, zero, *_ = await rows(cli)
+    assert none == ["none", "1000", "-", "-", "-", "-", "0+2", "WithinLimit"]
+    assert part[2:5] == ["█·········?", "100?", "-"]
+    assert zero[2:7] == ["··········", "0", "0", "0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({"held": ABOVE}, "AboveLimit"),
+        ({"age_s": 601}, "10m old"),
+        ({"lastUpdated": None}, "not observed"),
+        ({"conditions": [{"type": "Accepted", "status": "False", "reason": "Cycle"}]}, "Cycle"),
+    ],
+)
+async def test_the_state_is_the_first_thing_that_is_wrong(fake_api, cli, status, state):
+    put(fake_api, "a", **status)
+    assert (await cli("power")).out.splitlines()[1].endswith(f"  {state}")
+
+
+async def test_domains_in_a_cycle_without_parent_or_that_cannot_be_read_hide_no_other(fake_api, cli):
+    for name, parent in (("x", "y"), ("y", "x"), ("lost", "gone"), ("good", None)):
+        put(fake_api, name, parent)
+    fake_api.put(make_power_domain("bad", limit_watts="many"))
+    found = [each[0] for each in await rows(cli) if each]
+    assert found[:5] == ["bad", "good", "lost", "x", "y"]
+    assert (await rows(cli))[0] == ["bad", "-", "-", "-", "-", "-", "-", "Unreadable"]
+
+
+async def test_one_domain_is_shown_with_its_conditions_and_the_nodes_that_would_be_lowered(fake_api, cli):
+    lowered = [
+        {"node": f"n{index}", "wantedWatts": 500, "allocatedWatts": 300, "reason": "limit of a"} for index in range(25)
+    ]
+    put(fake_api, "a", "feed", lowered=lowered, loweredNodes=40, limitedNodes=50, shortfallWatts=20, held=ABOVE)
+    result = await cli("power", "a")
+    text = result.out
+    assert "a, below feed" in text
+    assert "False, AboveLimit" in text
+    assert "20 W that no lowering could help" in text
+    assert "40 below what they want, of 50 limited" in text
+    assert [line.split()[0] for line in text.splitlines() if "limit of a" in line] == [f"n{i}" for i in range(20)]
+    assert "and 20 nodes more" in text
+
+
+async def test_a_domain_that_does_not_exist_and_none_at_all(fake_api, cli):
+    result = await cli("power", "gone")
+    assert (result.code, result.err.splitlines()[0]) == (3, "error: there is no PowerDomain 'gone'")
+    assert (await cli("power")).out == "There is no PowerDomain: docs/power-budgets.md has an example.\n"
+
+
+async def test_data_has_null_for_what_is_not_known(fake_api, cli):
+    put(fake_api, "a", drawn={"unknownNodes": 2})
+    (found,) = json.loads((await cli("power", "-o", "json")).out)["domains"]
+    assert (found["name"], found["limitWatts"], found["parent"]) == ("a", 1_000, None)
+    assert (found["status"]["inForceWatts"], found["status"]["drawn"]["measuredWatts"]) == (None, None)

@@ -1,0 +1,85 @@
+"""The limit of one GPU of a real node: what holds it, what those pods allow, and its clocks.
+
+Guarantees that only a GPU that is held by standard pods alone, each of them known, is limited.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown, slowdown_of, smallest
+from joulie_core.class_caps.gpu_limits import GpuClocks, GpuLimit, LimitReason, gpu_limit
+from joulie_core.hardware.view import GpuView
+from joulie_core.held_as import HeldAs
+from joulie_core.holders.held import HeldDevice, Holder
+from joulie_core.holders.records import NodePod
+from joulie_core.labels import MAX_SLOWDOWN
+
+
+@dataclass(frozen=True, slots=True)
+class HolderPods:
+    """Pods that may hold a GPU and their Namespaces, as the API server has them."""
+
+    #: By `namespace/name`.
+    pods: Mapping[str, NodePod]
+    #: Annotations of a Namespace, by its name; None for one that was not seen.
+    namespace: Callable[[str], Mapping[str, str] | None]
+    #: What the cluster allows where neither a pod nor its Namespace says so.
+    default: AllowedSlowdown = AllowedSlowdown.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLimit:
+    """The limit of one GPU, and what its holders allow."""
+
+    limit: GpuLimit
+    #: What all holders allow; None where that is not known, or where there is no pod.
+    allowed: AllowedSlowdown | None = None
+    #: Why an annotation was not taken, as a sentence; empty where all were.
+    message: str = ""
+
+
+def held_limit(device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clocks: GpuClocks | None) -> HeldLimit:
+    """Return the limit of a GPU.
+
+    Args:
+        device: the GPU and what holds it.
+        holders: the pods.
+        gpu: its model; None where that is not known.
+        clocks: its clocks; None where they cannot be limited.
+    """
+    match device.held_as:
+        case HeldAs.FREE:
+            return HeldLimit(gpu_limit((), gpu, clocks))
+        case HeldAs.OUTSIDE:
+            return HeldLimit(GpuLimit(LimitReason.OUTSIDE_PROCESS))
+        case HeldAs.PERFORMANCE:
+            return HeldLimit(gpu_limit((AllowedSlowdown.NONE,), gpu, clocks), AllowedSlowdown.NONE)
+        case HeldAs.STANDARD:
+            return _of_standard_pods(device, holders, gpu, clocks)
+        case HeldAs.UNKNOWN:
+            return HeldLimit(gpu_limit((None,), gpu, clocks))
+
+
+def _of_standard_pods(
+    device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clocks: GpuClocks | None
+) -> HeldLimit:
+    found = [_allowed(each, holders) for each in device.holders]
+    allowed = [each for each, _ in found]
+    known = [each for each in allowed if each is not None]
+    return HeldLimit(
+        # Standard without a holder is no answer that holders give; it limits nothing.
+        gpu_limit(allowed or (None,), gpu, clocks),
+        smallest(known) if known and len(known) == len(allowed) else None,
+        next((message for _, message in found if message), ""),
+    )
+
+
+def _allowed(holder: Holder, holders: HolderPods) -> tuple[AllowedSlowdown | None, str]:
+    """Return what a holder allows and why its annotation, or its Namespace's, was not taken."""
+    name = f"{holder.namespace}/{holder.pod}"
+    pod = holders.pods.get(name)
+    if pod is None:
+        return None, ""
+    written = {} if pod.max_slowdown is None else {MAX_SLOWDOWN: pod.max_slowdown}
+    found = slowdown_of(holder.workload_class, written, holders.namespace(holder.namespace), holders.default)
+    return found.allowed, f"pod {name}: {found.refused}" if found.refused else ""

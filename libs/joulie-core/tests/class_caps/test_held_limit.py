@@ -1,0 +1,115 @@
+"""The limit of a GPU by what holds it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
+from joulie_core.class_caps.gpu_limits import GpuClocks, LimitReason
+from joulie_core.class_caps.held_limit import HolderPods, held_limit
+from joulie_core.demand import WorkloadClass
+from joulie_core.held_as import HeldAs
+from joulie_core.holders.held import HeldDevice, Holder
+from joulie_core.holders.records import HolderReason, NodePod
+from joulie_core.labels import MAX_SLOWDOWN
+
+STANDARD, PERFORMANCE = WorkloadClass.STANDARD, WorkloadClass.PERFORMANCE
+CLOCKS = GpuClocks(1980, 1980)
+
+
+def pod(name, slowdown=None, workload_class=STANDARD):
+    return NodePod("ml", name, name, True, workload_class, 0.0, max_slowdown=slowdown)
+
+
+def device(held_as, *pods):
+    holders = tuple(Holder(each.namespace, each.name, "main", each.workload_class) for each in pods)
+    return HeldDevice("GPU-a", 0, held_as, HolderReason.ALL_STANDARD, "", holders)
+
+
+def limit(held_as, *pods, namespaces=None, default=AllowedSlowdown.NONE, known=None):
+    seen = {"ml": {}} if namespaces is None else namespaces
+    listed = pods if known is None else known
+    holders = HolderPods({each.key: each for each in listed}, seen.get, default)
+    return held_limit(device(held_as, *pods), holders, None, CLOCKS)
+
+
+def reason(*arguments, **more):
+    return limit(*arguments, **more).limit.reason
+
+
+def test_a_gpu_that_is_shared_with_a_performance_pod_is_not_limited():
+    shared = pod("a", "50%"), pod("b", "50%", PERFORMANCE)
+    assert reason(HeldAs.PERFORMANCE, *shared) is LimitReason.NO_SLOWDOWN_ALLOWED
+
+
+def test_a_gpu_that_is_held_by_a_pod_of_an_unknown_class_is_not_limited():
+    assert reason(HeldAs.UNKNOWN, pod("a", "50%", None)) is LimitReason.HOLDER_UNKNOWN
+
+
+def test_a_free_gpu_is_not_limited():
+    assert reason(HeldAs.FREE) is LimitReason.FREE
+
+
+def test_a_gpu_that_a_process_outside_of_pods_uses_is_not_limited():
+    assert reason(HeldAs.OUTSIDE, pod("a", "50%")) is LimitReason.OUTSIDE_PROCESS
+
+
+def test_one_holder_without_an_annotation_has_the_clusters_default_which_is_no_limit():
+    found = limit(HeldAs.STANDARD, pod("a", "50%"), pod("b"))
+    assert (found.limit.reason, found.allowed) == (LimitReason.NO_SLOWDOWN_ALLOWED, AllowedSlowdown.NONE)
+
+    allowed = limit(HeldAs.STANDARD, pod("a", "50%"), pod("b"), default=AllowedSlowdown.TENTH)
+    assert (allowed.limit.clock_mhz, allowed.allowed) == (1800, AllowedSlowdown.TENTH)
+
+
+def test_a_namespace_that_was_not_seen_allows_nothing_whatever_the_default():
+    found = limit(HeldAs.STANDARD, pod("a"), namespaces={}, default=AllowedSlowdown.HALF)
+    assert found.limit.reason is LimitReason.NO_SLOWDOWN_ALLOWED
+    assert found.message == "pod ml/a: the Namespace was not seen"
+
+
+def test_a_pod_says_more_than_its_namespace_and_that_more_than_the_cluster():
+    namespaces = {"ml": {MAX_SLOWDOWN: "25%"}}
+    assert limit(HeldAs.STANDARD, pod("a"), namespaces=namespaces).allowed is AllowedSlowdown.QUARTER
+    assert limit(HeldAs.STANDARD, pod("a", "10%"), namespaces=namespaces).allowed is AllowedSlowdown.TENTH
+
+
+def test_an_annotation_that_cannot_be_read_allows_nothing_and_is_told():
+    found = limit(HeldAs.STANDARD, pod("a", "a lot"), default=AllowedSlowdown.HALF)
+    assert found.limit.reason is LimitReason.NO_SLOWDOWN_ALLOWED
+    assert found.message == "pod ml/a: joulie.io/max-slowdown of the pod is 'a lot', which is none of 0%, 10%, 25%, 50%"
+
+
+def test_a_holder_that_the_api_server_does_not_have_makes_the_gpu_unknown():
+    found = limit(HeldAs.STANDARD, pod("a", "50%"), known=())
+    assert (found.limit.reason, found.allowed) == (LimitReason.HOLDER_UNKNOWN, None)
+
+
+def test_standard_without_a_holder_is_not_limited():
+    assert reason(HeldAs.STANDARD) is LimitReason.HOLDER_UNKNOWN
+
+
+slowdowns = st.sampled_from([None, *AllowedSlowdown, "5%", ""])
+classes = st.sampled_from([None, *WorkloadClass])
+
+
+@given(
+    held_as=st.sampled_from(HeldAs),
+    pods=st.lists(st.builds(pod, st.sampled_from("abcd"), slowdowns, classes), max_size=4, unique_by=lambda p: p.name),
+    namespaces=st.sampled_from([{}, {"ml": {}}, {"ml": {MAX_SLOWDOWN: "50%"}}]),
+    default=st.sampled_from(AllowedSlowdown),
+)
+def test_only_a_gpu_whose_every_holder_allows_a_slowdown_is_limited(held_as, pods, namespaces, default):
+    found = limit(held_as, *pods, namespaces=namespaces, default=default)
+
+    if found.limit.clock_mhz is not None:
+        assert held_as is HeldAs.STANDARD
+        assert pods
+        assert all(each.workload_class is STANDARD for each in pods)
+        assert all(each.max_slowdown in (None, *AllowedSlowdown) and each.max_slowdown != "0%" for each in pods)
+        assert found.limit.clock_mhz >= 1980 / 1.5
+
+
+@pytest.mark.parametrize("held_as", list(HeldAs))
+def test_nothing_is_limited_without_a_word_of_an_owner_or_an_administrator(held_as):
+    assert limit(held_as, pod("a")).limit.clock_mhz is None

@@ -1,0 +1,79 @@
+"""The series of limits that GPUs would have: counts by reason and sums over the GPUs of a node."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+
+from joulie_agent.class_limits.shadow import ShadowState, is_limited
+from joulie_api.metrics import counter, gauge
+from joulie_core.class_caps.limit_effect import EffectBand, NotStated
+
+_States = Mapping[str, ShadowState]
+_BAND: Final = ("node", "bound")
+
+
+def limit_families(states: _States) -> Iterator[Metric]:
+    """Yield the series, of the states of each node."""
+    yield gauge(
+        "joulie_class_limit_gpus",
+        "GPUs by whether the class of their holders would limit them, and why; nothing is set.",
+        ("node", "limited", "reason"),
+        (((node, *key), count) for node, state in states.items() for key, count in _by_reason(state).items()),
+    )
+    yield gauge(
+        "joulie_class_limit_saved_watts",
+        "Power that the limits would save now, in watts; upper has no sample where it is not stated for a limited GPU.",
+        _BAND,
+        ((key, watts) for node, state in states.items() for key, watts in _saved(node, state)),
+    )
+    yield gauge(
+        "joulie_class_limit_unstated_gpus",
+        "GPUs that would be limited and whose savings are not stated, by reason.",
+        ("node", "reason"),
+        (((node, reason), count) for node, state in states.items() for reason, count in _unstated(state).items()),
+    )
+    yield counter(
+        "joulie_class_limit_slowdown_seconds_total",
+        "GPU time that the limits would have cost, in seconds, over the GPUs of a node.",
+        _BAND,
+        (
+            ((node, bound), seconds)
+            for node, state in states.items()
+            for bound, seconds in (
+                ("lower", state.counts.slowdown_lower_s),
+                ("upper", state.counts.slowdown_upper_s),
+            )
+        ),
+    )
+    yield counter(
+        "joulie_class_limit_unstated_seconds_total",
+        "GPU time with a limit whose slowdown is not stated, in seconds, and in no other count.",
+        ("node",),
+        (((node,), state.counts.unstated_s) for node, state in states.items()),
+    )
+
+
+def _by_reason(state: ShadowState) -> Counter[tuple[str, str]]:
+    return Counter(
+        ("true" if is_limited(each) else "false", str(each.held.limit.reason)) for each in (state.limits or {}).values()
+    )
+
+
+def _saved(node: str, state: ShadowState) -> Iterator[tuple[tuple[str, str], float | None]]:
+    if state.limits is None:
+        return
+    found = _saved_of(state)
+    bands = [each for each in found if isinstance(each, EffectBand)]
+    # What is not stated is not below zero.
+    yield (node, "lower"), sum(each.lower for each in bands)
+    yield (node, "upper"), sum(each.upper for each in bands) if len(bands) == len(found) else None
+
+
+def _unstated(state: ShadowState) -> Counter[str]:
+    return Counter(str(each) for each in _saved_of(state) if not isinstance(each, EffectBand))
+
+
+def _saved_of(state: ShadowState) -> list[EffectBand | NotStated]:
+    return [each.effect.saved_watts for each in (state.limits or {}).values() if each.effect is not None]

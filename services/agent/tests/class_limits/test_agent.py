@@ -1,0 +1,132 @@
+"""The whole agent over GPUs in memory: from holders and annotations to the status and the series, and nothing set."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from joulie_actuator import subsystems
+from joulie_agent.class_limits.shadow import ShadowLimits
+from joulie_agent.holders.answer import encode_answer
+from joulie_core.holders.records import DeviceListing, ListedContainer, ListedPod, PluginDevice
+from joulie_core.labels import MAX_SLOWDOWN
+from joulie_testing.agent.fake_gpu import FakeGpu, fake_gpu_driver
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
+from joulie_testing.api import Respond, make_node, make_pod
+
+LISTED = (ListedPod("ml", "train", (ListedContainer("main", (PluginDevice("nvidia.com/gpu", "GPU-a"),)),)),)
+
+
+@asynccontextmanager
+async def holders(path):
+    """Answer as `joulie-agent holders` does, at once and always currently."""
+
+    async def answer(_reader, writer):
+        writer.write(encode_answer(DeviceListing(LISTED, time.time()), 0.0))
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, path):
+        yield
+
+
+def namespace(name, slowdown):
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "annotations": {MAX_SLOWDOWN: slowdown}},
+    }
+
+
+@pytest.fixture
+def library(monkeypatch):
+    gpus = FakeGpu("GPU-a", model="NVIDIA A100 80GB PCIe", max_mw=300_000, default_mw=300_000, limit_mw=300_000)
+    driver, library = fake_gpu_driver(gpus)
+    monkeypatch.setattr(subsystems, "host_gpu_drivers", lambda: (driver,))
+    return library
+
+
+@pytest.fixture
+def env(tmp_path):
+    machine = FakeMachine(tmp_path / "machine", PLATFORMS["xeon-2s"])
+    return {
+        "AGENT_MODE": "daemonset",
+        "NODE_NAME": "n1",
+        "TELEMETRY_CPU_SOURCE": "host",
+        "TELEMETRY_CPU_CONTROL": "host",
+        "TELEMETRY_GPU_CONTROL": "host",
+        "HARDWARE_ACCESS": "in-process",
+        "HOST_SYS_ROOT": str(machine.sys),
+        "HOST_PROC_ROOT": str(machine.proc),
+        "STATE_DIR": str(tmp_path / "state"),
+        "HOLDERS_SOCKET": str(tmp_path / "holders.sock"),
+    }
+
+
+def device(cluster):
+    profile = cluster.api.get("TelemetryProfile", "n1") or {}
+    devices = profile.get("status", {}).get("devices") or [{}]
+    return devices[0]
+
+
+async def test_the_limit_of_a_gpu_is_reported_and_counted_and_nothing_is_set(cluster, library, env):
+    pod = make_pod("train", "ml", node="n1", gpu=1)
+    pod["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), pod])
+    async with holders(env["HOLDERS_SOCKET"]):
+        agent = await cluster.start_agent(**env)
+        await cluster.api.wait_for(lambda: device(cluster).get("classLimit", {}).get("reason") == "ClockLimited")
+
+    found = device(cluster)
+    assert (found["heldAs"], found["holders"][0]["pod"]) == ("standard", "train")
+    # 1980 / 1.1; the lowest useful clock of the model, 71 % of 1980, is below it.
+    assert found["classLimit"]["clockMhz"] == 1800
+    assert (found["classLimit"]["heldClockMhz"], found["classLimit"]["allowedSlowdown"]) == (1980, "10%")
+    series = await agent.series("n1")
+    assert series['joulie_class_limit_gpus{limited="true",reason="ClockLimited"}'] == 1
+    assert series['joulie_class_limit_saved_watts{bound="upper"}'] > 0
+    assert (library.writes, library.clock_writes) == (0, 0)
+
+
+async def test_a_defect_of_what_sets_nothing_stops_no_report(cluster, library, env, monkeypatch):
+    def fail(*_arguments):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(ShadowLimits, "step", fail)
+    cluster.api.put(make_node("n1"))
+    async with holders(env["HOLDERS_SOCKET"]):
+        agent = await cluster.start_agent(**env)
+        await cluster.api.wait_for(lambda: device(cluster).get("heldAs") is not None)
+        metrics = (await agent.get("/metrics"))[1]
+
+    assert "classLimit" not in device(cluster)
+    errors = [line for line in metrics.splitlines() if "limits by class" in line]
+    assert [float(line.rpartition(" ")[2]) > 0 for line in errors if "_created" not in line] == [True]
+
+
+async def test_without_the_right_to_read_namespaces_the_agent_is_ready_and_nothing_is_limited(cluster, library, env):
+    pod = make_pod("train", "ml", node="n1", gpu=1)
+    pod["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    cluster.api.put_all([make_node("n1"), pod])
+    cluster.api.faults.add(Respond(403), verb="list", path="/namespaces", times=None)
+    async with holders(env["HOLDERS_SOCKET"]):
+        agent = await cluster.start_agent(**env, DEFAULT_MAX_SLOWDOWN="50%")
+        await cluster.api.wait_for(lambda: device(cluster).get("classLimit", {}).get("message"))
+        assert (await agent.get("/readyz"))[0] == 200
+
+    found = device(cluster)["classLimit"]
+    assert (found["reason"], found["message"]) == ("NoSlowdownAllowed", "pod ml/train: the Namespace was not seen")
+
+
+async def test_off_watches_no_namespace_and_reports_no_limit(cluster, library, env):
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%")])
+    async with holders(env["HOLDERS_SOCKET"]):
+        await cluster.start_agent(**env, CLASS_LIMITS="Off")
+        await cluster.api.wait_for(lambda: device(cluster).get("heldAs") is not None)
+
+    assert "classLimit" not in device(cluster)
+    assert [
+        each for each in cluster.api.requests if "/namespaces" in each.path and each.verb in ("list", "watch")
+    ] == []
+    assert library.writes == 0

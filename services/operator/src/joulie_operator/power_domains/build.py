@@ -1,0 +1,70 @@
+"""The observation of power domains, connected to the other parts of the operator."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from joulie_api.app import App
+from joulie_api.apply import FencedWriter
+from joulie_api.client import KubeClient
+from joulie_api.metrics import NodeSeriesCollector
+from joulie_api.reflector import Reflector
+from joulie_api.resources import NODES, POWER_DOMAINS
+from joulie_api.wire import decode_kind, decode_node
+from joulie_core.kinds import PowerDomain
+from joulie_operator.cluster import Cluster
+from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
+from joulie_operator.power_domains.inputs import DomainSight
+from joulie_operator.power_domains.metrics import families
+from joulie_operator.settings import OperatorSettings, PowerDomainsMode
+from joulie_operator.twins import TwinTracker
+from joulie_operator.watches import OperatorWatches
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDomainSurroundings:
+    """Parts of the operator that are used."""
+
+    client: KubeClient
+    writer: FencedWriter
+    cluster: Cluster
+    watches: OperatorWatches
+    twins: TwinTracker
+
+
+def build_power_domains(
+    settings: OperatorSettings, app: App, around: PowerDomainSurroundings, is_leading: Callable[[], bool]
+) -> PowerDomainController | None:
+    """Return the controller, its watches started; None where the setting is off.
+
+    Its series are exported while this process leads. Its watches do not count in the readiness of the process: where
+    the kind is not installed, all else goes on.
+    """
+    if settings.power_domains is PowerDomainsMode.OFF:
+        return None
+    domains = Reflector(around.client, POWER_DOMAINS, decode_kind(PowerDomain))
+    # The operator's own watch has managed nodes only; the others draw from the same supply.
+    nodes = Reflector(around.client, NODES, decode_node, name="nodes for power domains")
+    for reflector in (domains, nodes):
+        app.report(reflector)
+        app.spawn(f"watch {reflector.name}", reflector.run())
+
+    def stale_reason() -> str | None:
+        watches: tuple[Reflector[Any], ...] = (domains, nodes, *around.watches.all)
+        reasons = ((each.name, each.stale_reason()) for each in watches)
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
+
+    controller = PowerDomainController(
+        PowerDomainParts(
+            domains=domains,
+            nodes=nodes,
+            sight=DomainSight(around.cluster, around.twins, around.watches.hardware.store),
+            writer=around.writer,
+            stale_reason=stale_reason,
+            failures=app.failures,
+            wall=time.time,
+        )
+    )
+    app.registry.register(NodeSeriesCollector(lambda: families(controller.states) if is_leading() else ()))
+    return controller

@@ -1,0 +1,90 @@
+"""Changes of a status that are worth a write.
+
+A condition, the generation, the number of nodes and of those whose highest power is not known, and a sum that appears
+or goes are written at the next pass; watts that have moved by more than a share of the limit, and other counts of
+nodes, at most once a minute; all else with the heartbeat, so that a reader can tell an old status from a current one.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from joulie_core.kinds import PowerDomainStatus
+from joulie_core.kinds.power_domain import DrawnPower
+from joulie_core.timestamps import age_seconds
+
+#: Between two writes of a status whose watts have moved.
+NUMBERS_INTERVAL_S: Final = 60.0
+#: Between two writes of a status that has not changed.
+HEARTBEAT_S: Final = 300.0
+#: Move of watts that is worth a write, of the limit.
+_BAND: Final = 0.01
+_NO_POWER: Final = DrawnPower()
+
+
+class StatusChange(Enum):
+    """Kind of a change."""
+
+    NONE = auto()
+    NUMBERS = auto()
+    STATE = auto()
+
+
+def change_of(before: PowerDomainStatus, after: PowerDomainStatus, limit_watts: int) -> StatusChange:
+    """Return what has changed between two statuses; times do not count."""
+    if _state(before) != _state(after):
+        return StatusChange.STATE
+    band = _BAND * limit_watts
+    pairs = zip(_numbers(before), _numbers(after), strict=True)
+    if any(old is not None and new is not None and abs(old - new) > band for old, new in pairs):
+        return StatusChange.NUMBERS
+    if _counts(before) != _counts(after):
+        return StatusChange.NUMBERS
+    if {each.node for each in before.lowered} != {each.node for each in after.lowered}:
+        return StatusChange.NUMBERS
+    return StatusChange.NONE
+
+
+def is_due(before: PowerDomainStatus, after: PowerDomainStatus, limit_watts: int, now_s: float) -> bool:
+    """Return whether a status is written; `before` is the one that is published."""
+    age_s = age_seconds(before.last_updated, now_s)
+    if not 0.0 <= age_s < HEARTBEAT_S:
+        # An age below zero comes from another clock, and is unknown.
+        return True
+    change = change_of(before, after, limit_watts)
+    return change is StatusChange.STATE or (change is StatusChange.NUMBERS and age_s >= NUMBERS_INTERVAL_S)
+
+
+def _state(status: PowerDomainStatus) -> tuple[object, ...]:
+    conditions = tuple((each.type, each.status, each.reason, each.message) for each in status.conditions)
+    return (
+        status.observed_generation,
+        status.mode,
+        status.nodes,
+        status.unknown_nodes,
+        tuple(each is None for each in _numbers(status)),
+        conditions,
+    )
+
+
+def _counts(status: PowerDomainStatus) -> tuple[int | None, ...]:
+    drawn = status.drawn or _NO_POWER
+    return (
+        drawn.measured_nodes,
+        drawn.modelled_nodes,
+        drawn.unknown_nodes,
+        status.limited_nodes,
+        status.lowered_nodes,
+    )
+
+
+def _numbers(status: PowerDomainStatus) -> tuple[float | None, ...]:
+    drawn = status.drawn or _NO_POWER
+    return (
+        status.allocated_watts,
+        status.in_force_watts,
+        status.guaranteed_watts,
+        status.headroom_watts,
+        status.shortfall_watts,
+        drawn.measured_watts,
+        drawn.modelled_watts,
+    )

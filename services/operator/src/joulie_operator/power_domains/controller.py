@@ -1,0 +1,176 @@
+"""The loop: once in the interval it reads, decides, and writes the status of each domain that has changed.
+
+Guarantees that nothing is written but the status of PowerDomains; that nothing is decided on what may be out of date;
+that a status is written only on the version of the object that it was decided by; and that what fails for one node,
+tree or domain is tried again at the next pass and holds no other up.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from joulie_api.apply import FencedWriter
+from joulie_api.errors import KubeError, NotFound, NotLeader
+from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
+from joulie_api.reflector import Reflector
+from joulie_api.resources import POWER_DOMAINS
+from joulie_api.wire import Versioned
+from joulie_core.kinds import PowerDomain, PowerDomainStatus
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_operator.power_domains.changes import is_due
+from joulie_operator.power_domains.decision import DomainInputs, DomainOutcome, decide
+from joulie_operator.power_domains.inputs import DomainNode, DomainSight, unknown_node
+from joulie_operator.power_domains.metrics import DomainState
+from joulie_operator.power_domains.status import dated, domain_status, unreadable_status
+
+_log = structlog.get_logger()
+
+#: Between two passes.
+INTERVAL_S: Final = 10.0
+#: Between two looks whether the watches can be believed again.
+STALE_INTERVAL_S: Final = 1.0
+#: Nodes between two turns of the event loop: about a millisecond.
+SLICE: Final = 25
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDomainParts:
+    """Parts that a controller uses; `stale_reason` says why a watch may be out of date, `wall` is the time."""
+
+    domains: Reflector[Versioned[PowerDomain]]
+    #: All nodes of the cluster.
+    nodes: Reflector[Node]
+    sight: DomainSight
+    writer: FencedWriter
+    stale_reason: Callable[[], str | None]
+    failures: Failures
+    wall: Callable[[], float]
+
+
+class PowerDomainController:
+    """The controller of one operator; `states` are the domains as seen last, by name."""
+
+    def __init__(self, parts: PowerDomainParts) -> None:
+        self.states: dict[str, DomainState] = {}
+        self._parts = parts
+        #: Versions of objects whose status was written since: until another one is seen, nothing is.
+        self._written_over: dict[str, str] = {}
+        #: Why objects could not be read, as it was written into their status.
+        self._told: dict[str, str] = {}
+        self._reads = FailureLog(_log, failed="power domains not observed", recovered="power domains are observed")
+        self._writes = FailureLog(
+            _log,
+            failed="status of power domain not written, will be repeated",
+            recovered="status of power domain written",
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled.
+
+        Raises:
+            NotLeader: this process must not write any more.
+        """
+        while True:
+            with self._parts.failures.contained("power domains"):
+                await self.look()
+            await asyncio.sleep(INTERVAL_S if self._reads.problem() is None else STALE_INTERVAL_S)
+
+    async def look(self) -> None:
+        """Decide once, and write what has changed. Raise as `run`."""
+        problem = self._parts.stale_reason()
+        if problem is not None:
+            # What was seen is not known to be so any more.
+            self.states = {}
+            self._reads.failed(problem, cause="stale")
+            return
+        self._reads.recovered()
+        domains, invalid = dict(self._parts.domains.store), dict(self._parts.domains.invalid)
+        nodes, unread_nodes = dict(self._parts.nodes.store), self._parts.nodes.invalid.keys()
+        inputs = DomainInputs(
+            specs={name: each.model.spec for name, each in domains.items()},
+            unread=frozenset(invalid),
+            nodes=await self._nodes(nodes.values()),
+            labels={NodeName(name): node.labels for name, node in nodes.items()},
+            unread_nodes=frozenset(unread_nodes - nodes.keys()),
+        )
+        readable = {name: each for name, each in domains.items() if name not in invalid}
+        statuses = await asyncio.to_thread(self._statuses, readable, inputs)
+        self.states = {name: DomainState(inputs.specs[name], status) for name, status in statuses.items()} | {
+            name: DomainState(None, unreadable_status(reason)) for name, reason in invalid.items()
+        }
+        await self._publish(readable, invalid, statuses)
+
+    async def _nodes(self, nodes: Iterable[Node]) -> dict[NodeName, DomainNode]:
+        found: dict[NodeName, DomainNode] = {}
+        listed = list(nodes)
+        for start in range(0, len(listed), SLICE):
+            for node in listed[start : start + SLICE]:
+                found[node.name] = unknown_node(node)
+                with self._parts.failures.contained("node of power domains", node=node.name):
+                    found[node.name] = self._parts.sight.node(node)
+            await asyncio.sleep(0)
+        return found
+
+    def _statuses(
+        self, domains: Mapping[str, Versioned[PowerDomain]], inputs: DomainInputs
+    ) -> dict[str, PowerDomainStatus]:
+        """Return the status of each domain, undated; in a thread, on values that do not change."""
+        outcomes = decide(inputs, self._parts.failures)
+        drawn = {name: node.drawn for name, node in inputs.nodes.items()}
+        found: dict[str, PowerDomainStatus] = {}
+        for name in domains:
+            outcome: DomainOutcome | None = outcomes.get(name)
+            if outcome is not None:
+                with self._parts.failures.contained("status of power domain", domain=name):
+                    found[name] = domain_status(name, inputs.specs[name], outcome, drawn)
+        return found
+
+    async def _publish(
+        self,
+        domains: Mapping[str, Versioned[PowerDomain]],
+        invalid: Mapping[str, str],
+        statuses: Mapping[str, PowerDomainStatus],
+    ) -> None:
+        now_s = self._parts.wall()
+        self._written_over = {name: each for name, each in self._written_over.items() if name in domains}
+        self._told = {name: reason for name, reason in self._told.items() if name in invalid}
+        self._writes.retain(lambda subject: subject["domain"] in domains or subject["domain"] in invalid)
+        for name, status in statuses.items():
+            with self._parts.failures.contained("publish power domain", domain=name):
+                await self._publish_one(domains[name], status, now_s)
+        for name, reason in invalid.items():
+            if self._told.get(name) != reason:
+                status = dated(unreadable_status(reason), (), None, now_s)
+                if await self._write(name, {"status": status.dump()}):
+                    self._told[name] = reason
+
+    async def _publish_one(self, domain: Versioned[PowerDomain], status: PowerDomainStatus, now_s: float) -> None:
+        version, before = domain.metadata.resource_version, domain.model.status
+        if self._written_over.get(domain.name) == version:
+            return
+        after = dated(status, before.conditions, domain.metadata.generation, now_s)
+        if not is_due(before, after, domain.model.spec.limit_watts, now_s):
+            return
+        body = {"metadata": {"resourceVersion": version}, "status": after.dump()}
+        if await self._write(domain.name, body):
+            self._written_over[domain.name] = version
+
+    async def _write(self, name: str, body: Mapping[str, object]) -> bool:
+        """Apply a status; return False where that failed, which the next pass repeats."""
+        try:
+            await self._parts.writer.apply(POWER_DOMAINS, name, body, status=True)
+        except NotLeader:
+            raise
+        except NotFound:
+            # Deleted meanwhile.
+            return False
+        except KubeError as error:
+            self._writes.failed(error, domain=name)
+            return False
+        self._writes.recovered(domain=name)
+        return True

@@ -1,0 +1,108 @@
+"""The series of power domains, exported by the leader: by domain, of a limited number of them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+
+from joulie_api.metrics import gauge
+from joulie_core.kinds import ConditionStatus, PowerDomainSpec, PowerDomainStatus
+
+#: Domains that have series, the first by name; all of them are counted.
+MOST_SERIES: Final = 1_000
+
+_Figure = Callable[[PowerDomainStatus], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainState:
+    """A domain as seen last; `spec` is None where its object cannot be read."""
+
+    spec: PowerDomainSpec | None
+    status: PowerDomainStatus
+
+    @property
+    def accepted(self) -> bool:
+        """True where the domain can be used."""
+        return any(each.type == "Accepted" and each.status is ConditionStatus.TRUE for each in self.status.conditions)
+
+
+_WATTS: Final[tuple[tuple[str, str, _Figure], ...]] = (
+    (
+        "allocated",
+        "Power that the nodes of a PowerDomain would get, in watts; nothing is lowered to it.",
+        lambda status: status.allocated_watts,
+    ),
+    (
+        "in_force",
+        "Power that the nodes of a PowerDomain may draw now, in watts; no sample where that of one is not known.",
+        lambda status: status.in_force_watts,
+    ),
+    (
+        "guaranteed",
+        "Sum of the floors of the nodes of a PowerDomain, in watts.",
+        lambda status: status.guaranteed_watts,
+    ),
+    (
+        "shortfall",
+        "Power by which the lowest limits of the hardware exceed what nodes may get, in watts.",
+        lambda status: status.shortfall_watts,
+    ),
+)
+
+
+def families(states: Mapping[str, DomainState]) -> Iterable[Metric]:
+    """Return the series of the domains."""
+    counts = Counter(each.accepted for each in states.values())
+    yield gauge(
+        "joulie_operator_power_domains",
+        "PowerDomains by whether they can be used.",
+        ("accepted",),
+        ((("true",), counts[True]), (("false",), counts[False])),
+    )
+    shown = [(name, states[name]) for name in sorted(states)[:MOST_SERIES]]
+    yield gauge(
+        "joulie_operator_power_domain_limit_watts",
+        "Limit of a PowerDomain, in watts.",
+        ("domain",),
+        (((name,), each.spec.limit_watts) for name, each in shown if each.spec is not None),
+    )
+    for figure, text, value in _WATTS:
+        yield gauge(
+            f"joulie_operator_power_domain_{figure}_watts",
+            text,
+            ("domain",),
+            (((name,), value(each.status)) for name, each in shown),
+        )
+    yield gauge(
+        "joulie_operator_power_domain_drawn_watts",
+        "Power that the nodes of a PowerDomain draw, in watts, by how it is known; unknown draws are in no sample.",
+        ("domain", "quality"),
+        _drawn(shown),
+    )
+    yield gauge(
+        "joulie_operator_power_domain_nodes",
+        "Nodes of a PowerDomain: all, those whose highest power is unknown, those whose draw is unknown, and those "
+        "that would have less than they want.",
+        ("domain", "state"),
+        _nodes(shown),
+    )
+
+
+def _drawn(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str, str], float | None]]:
+    for name, each in shown:
+        drawn = each.status.drawn
+        if drawn is not None:
+            yield (name, "measured"), drawn.measured_watts
+            yield (name, "modelled"), drawn.modelled_watts
+
+
+def _nodes(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str, str], float | None]]:
+    for name, each in shown:
+        status = each.status
+        yield (name, "all"), status.nodes
+        yield (name, "power_unknown"), status.unknown_nodes
+        yield (name, "draw_unknown"), status.drawn.unknown_nodes if status.drawn is not None else None
+        yield (name, "lowered"), status.lowered_nodes

@@ -1,0 +1,178 @@
+"""The status of a PowerDomain, from the outcome of the decision. Watts are rounded to the side that shows less room."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from joulie_core.budget import DomainProblem, LoweredShare, ObservedDomain
+from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
+from joulie_core.kinds.base import set_condition
+from joulie_core.kinds.power_domain import MOST_LOWERED, DomainMode, DrawnPower, LoweredNode
+from joulie_core.names import NodeName
+from joulie_core.text import printable
+from joulie_core.timestamps import rfc3339
+from joulie_operator.power_domains.decision import DomainOutcome
+from joulie_operator.power_domains.domains import MW_PER_WATT
+from joulie_operator.power_domains.inputs import DrawnReading
+
+#: Characters of a message: names of domains and nodes are as long as people write them.
+_MOST_CHARACTERS: Final = 4_096
+_MOST_REASON: Final = 1_024
+#: Faults and nodes that one message names.
+_MOST_NAMED: Final = 3
+LOWERS_NOTHING: Final = "mode Observe lowers nothing: no node is limited, and no breaker is protected"
+
+
+def domain_status(
+    name: str,
+    spec: PowerDomainSpec,
+    outcome: DomainOutcome,
+    drawn: Mapping[NodeName, DrawnReading],
+) -> PowerDomainStatus:
+    """Return the status without the conditions' times, the time, and the generation: see `dated`."""
+    mode = spec.mode
+    observed = outcome.observed
+    if observed is None:
+        return PowerDomainStatus(mode=mode, conditions=_refused(name, outcome.faults))
+    sums = observed.sums
+    return PowerDomainStatus(
+        mode=mode,
+        nodes=len(observed.nodes),
+        unknown_nodes=len(observed.unknown),
+        allocated_watts=math.floor(sums.allocated_mw / MW_PER_WATT),
+        in_force_watts=_up(sums.in_force_mw),
+        drawn=_drawn(observed, drawn),
+        guaranteed_watts=math.floor(sums.guaranteed_mw / MW_PER_WATT),
+        headroom_watts=None if sums.headroom_mw is None else max(0, math.floor(sums.headroom_mw / MW_PER_WATT)),
+        shortfall_watts=_up(sums.shortfall_mw),
+        limited_nodes=observed.limited,
+        lowered_nodes=len(observed.lowered),
+        lowered=tuple(_lowered(each) for each in observed.lowered[:MOST_LOWERED]),
+        conditions=_used(spec, outcome, observed),
+    )
+
+
+def unreadable_status(reason: str) -> PowerDomainStatus:
+    """Return the status of a domain whose object cannot be read."""
+    return PowerDomainStatus(
+        mode=DomainMode.OBSERVE,
+        conditions=(_condition("Accepted", ConditionStatus.FALSE, "Unreadable", reason), _enforced()),
+    )
+
+
+def dated(
+    status: PowerDomainStatus, before: Iterable[Condition], generation: int | None, now_s: float
+) -> PowerDomainStatus:
+    """Return a status with its time and generation; conditions keep the times of those before while they stay."""
+    now = rfc3339(now_s, "seconds")
+    kinds = {each.type for each in status.conditions}
+    conditions = tuple(each for each in before if each.type in kinds)
+    for each in status.conditions:
+        conditions = set_condition(
+            conditions, each.type, each.status, each.reason, each.message, now=now, generation=generation
+        )
+    return status.model_copy(update={"observed_generation": generation, "last_updated": now, "conditions": conditions})
+
+
+def _up(milliwatts: int | None) -> int | None:
+    return None if milliwatts is None else math.ceil(milliwatts / MW_PER_WATT)
+
+
+def _drawn(observed: ObservedDomain, drawn: Mapping[NodeName, DrawnReading]) -> DrawnPower:
+    known = [each for name in observed.nodes if (each := drawn.get(name)) is not None and each.watts is not None]
+    measured = [each.watts or 0.0 for each in known if each.measured]
+    modelled = [each.watts or 0.0 for each in known if not each.measured]
+    return DrawnPower(
+        measured_watts=math.ceil(math.fsum(measured)) if measured else None,
+        measured_nodes=len(measured),
+        modelled_watts=math.ceil(math.fsum(modelled)) if modelled else None,
+        modelled_nodes=len(modelled),
+        unknown_nodes=len(observed.nodes) - len(known),
+    )
+
+
+def _lowered(share: LoweredShare) -> LoweredNode:
+    reason = f"limit of {share.binding}, of which nodes may get {_watts(share.usable_mw)}"
+    if share.after_priority is not None:
+        reason += f"; priority {share.after_priority} is served first"
+    return LoweredNode(
+        node=share.node,
+        wanted_watts=math.ceil(share.wanted_mw / MW_PER_WATT),
+        allocated_watts=math.floor(share.share_mw / MW_PER_WATT),
+        reason=printable(reason, _MOST_REASON),
+    )
+
+
+def _used(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomain) -> tuple[Condition, ...]:
+    return (_accepted(spec, observed), _floors(outcome.floors), _held(spec, outcome, observed), _enforced())
+
+
+def _refused(name: str, faults: tuple[DomainProblem, ...]) -> tuple[Condition, ...]:
+    own = [each for each in faults if each.domain == name]
+    if own:
+        accepted = _condition("Accepted", ConditionStatus.FALSE, own[0].problem.value, _texts(own))
+    else:
+        message = f"its tree is set aside: {'; '.join(f'{each.domain}: {each.message}' for each in faults)}"
+        accepted = _condition("Accepted", ConditionStatus.FALSE, "TreeSetAside", message)
+    return (accepted, _enforced())
+
+
+def _accepted(spec: PowerDomainSpec, observed: ObservedDomain) -> Condition:
+    if observed.nodes:
+        return _condition("Accepted", ConditionStatus.TRUE, "Valid")
+    selector = ",".join(f"{key}={value}" for key, value in sorted((spec.node_selector or {}).items()))
+    message = "it selects no node, and no domain below it does"
+    if selector:
+        message = f"spec.nodeSelector matches no node: kubectl get nodes -l {selector}"
+    return _condition("Accepted", ConditionStatus.TRUE, "NoNodes", message)
+
+
+def _floors(problems: tuple[DomainProblem, ...]) -> Condition:
+    if not problems:
+        return _condition("FloorsFit", ConditionStatus.TRUE, "Fit")
+    message = f"{_texts(problems)}; the lowest limits of the hardware count instead"
+    return _condition("FloorsFit", ConditionStatus.FALSE, problems[0].problem.value, message)
+
+
+def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomain) -> Condition:
+    usable = f"{spec.usable_watts} W"
+    in_force = observed.sums.in_force_mw
+    if observed.known_mw > spec.usable_watts * MW_PER_WATT:
+        # Nodes of which nothing is known only add to it.
+        least = "" if in_force is not None else "at least "
+        message = f"the nodes may draw {least}{_watts(observed.known_mw)} together, above {usable}; nothing is lowered"
+        return _condition("Held", ConditionStatus.FALSE, "AboveLimit", message)
+    if outcome.unread:
+        message = f"objects that cannot be read may belong to it: {_names(outcome.unread)}"
+        return _condition("Held", ConditionStatus.UNKNOWN, "ObjectUnreadable", message)
+    if in_force is None:
+        message = f"the highest power is not known of {_names(observed.unknown)}; "
+        message += "they are not managed, or their hardware is neither read nor stated by labels"
+        return _condition("Held", ConditionStatus.UNKNOWN, "PowerUnknown", message)
+    return _condition(
+        "Held", ConditionStatus.TRUE, "WithinLimit", f"the nodes may draw {_watts(in_force)} together, within {usable}"
+    )
+
+
+def _enforced() -> Condition:
+    return _condition("Enforced", ConditionStatus.FALSE, "Observe", LOWERS_NOTHING)
+
+
+def _texts(problems: Iterable[DomainProblem]) -> str:
+    texts = [each.message for each in problems]
+    rest = f"; and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return "; ".join(texts[:_MOST_NAMED]) + rest
+
+
+def _names(names: Iterable[str]) -> str:
+    known = sorted(names)
+    rest = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    return ", ".join(known[:_MOST_NAMED]) + rest
+
+
+def _watts(milliwatts: int) -> str:
+    return f"{math.ceil(milliwatts / MW_PER_WATT)} W"
+
+
+def _condition(kind: str, status: ConditionStatus, reason: str, message: str = "") -> Condition:
+    return Condition(type=kind, status=status, reason=reason, message=printable(message, _MOST_CHARACTERS))

@@ -1,0 +1,116 @@
+"""A controller of power domains on the in-process API server, with nodes whose power a test sets."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry
+
+from joulie_api.apply import FencedWriter
+from joulie_api.failures import Failures
+from joulie_api.reflector import Reflector
+from joulie_api.resources import NODES, POWER_DOMAINS
+from joulie_api.wire import decode_kind, decode_node
+from joulie_core.budget import BudgetNode
+from joulie_core.kinds import PowerDomain
+from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
+from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, unknown_node
+from joulie_testing.api import make_node, make_power_domain
+
+START_S = 1_800_000_000.0
+
+
+class DomainWorld:
+    """Everything around one controller; `power` has highest, lowest, wanted and drawn watts by node."""
+
+    def __init__(self, api, client):
+        self.api = api
+        self.now_s = START_S
+        self.stale = None
+        self.leads = True
+        self.power = {}
+        self.broken_nodes = set()
+        #: Names of domains that the test has made unreadable.
+        self.unread = set()
+        self.failures = Failures(CollectorRegistry())
+        self.domains = Reflector(client, POWER_DOMAINS, decode_kind(PowerDomain))
+        self.nodes = Reflector(client, NODES, decode_node)
+        for reflector in (self.domains, self.nodes):
+            reflector.report_to(self.failures)
+        parts = PowerDomainParts(
+            domains=self.domains,
+            nodes=self.nodes,
+            sight=self,
+            writer=FencedWriter(client, "joulie-operator", guard=lambda: self.leads),
+            stale_reason=lambda: self.stale,
+            failures=self.failures,
+            wall=lambda: self.now_s,
+        )
+        self.controller = PowerDomainController(parts)
+
+    def node(self, node):
+        if node.name in self.broken_nodes:
+            raise RuntimeError("a defect")
+        if node.name not in self.power:
+            return unknown_node(node)
+        highest, lowest, wanted, drawn = self.power[node.name]
+        budget = BudgetNode(
+            node.name, node.uid, highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
+        )
+        return DomainNode(budget, DrawnReading(drawn, measured=True))
+
+    def put_node(self, name, *, rack, power=(500, 100, None, 200), **labels):
+        self.api.put(make_node(name, labels={"rack": rack, **labels}))
+        if power is not None:
+            self.power[name] = power
+
+    def put(self, name, limit_watts=1_000, **spec):
+        return self.api.put(make_power_domain(name, limit_watts=limit_watts, **spec))
+
+    async def look(self, after_s=0.0):
+        """Look once, with watches that have seen all there is."""
+        await self.seen()
+        self.now_s += after_s
+        await self.controller.look()
+
+    async def seen(self):
+        def current():
+            stored = {
+                each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+                for each in self.api.objects("PowerDomain")
+                if each["metadata"]["name"] not in self.unread
+            }
+            store, invalid = self.domains.store, self.domains.invalid.keys()
+            known = {name: each.metadata.resource_version for name, each in store.items() if name not in self.unread}
+            names = {each["metadata"]["name"] for each in self.api.objects("Node")}
+            return known == stored and invalid == self.unread and names == self.nodes.store.keys()
+
+        for _ in range(1_000):
+            if current():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("the watches do not follow")
+
+    def status(self, name):
+        return self.api.get("PowerDomain", name).get("status", {})
+
+    def condition(self, name, kind):
+        found = {each["type"]: each for each in self.status(name).get("conditions", ())}
+        each = found.get(kind)
+        return None if each is None else (each["status"], each["reason"], each.get("message", ""))
+
+    @property
+    def writes(self):
+        """All writes but those of the test."""
+        return [each for each in self.api.requests if each.verb in {"create", "replace", "patch", "apply", "delete"}]
+
+
+@asynccontextmanager
+async def domain_world(api, client):
+    world = DomainWorld(api, client)
+    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes)]
+    try:
+        yield world
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

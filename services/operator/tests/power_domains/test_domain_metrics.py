@@ -1,0 +1,65 @@
+"""The series of power domains: what is not known has no sample, and their number has a bound."""
+
+from joulie_core.kinds import PowerDomainSpec, PowerDomainStatus
+from joulie_operator.power_domains.metrics import MOST_SERIES, DomainState, families
+
+_SPEC = PowerDomainSpec.model_validate({"limitWatts": 1_000, "onLostControl": "Release"})
+_PREFIX = "joulie_operator_power_domain"
+
+
+def state(spec=_SPEC, accepted="True", **status):
+    conditions = [{"type": "Accepted", "status": accepted}, {"type": "Held", "status": "True"}]
+    return DomainState(spec, PowerDomainStatus.model_validate({"conditions": conditions, **status}))
+
+
+def samples(states):
+    return {
+        (sample.name.removeprefix(_PREFIX), *sample.labels.values()): sample.value
+        for family in families(states)
+        for sample in family.samples
+    }
+
+
+def test_every_figure_that_is_known_has_its_series():
+    drawn = {"measuredWatts": 500, "modelledWatts": 0, "unknownNodes": 1}
+    found = samples(
+        {
+            "a": state(
+                allocatedWatts=900,
+                inForceWatts=1_500,
+                guaranteedWatts=300,
+                shortfallWatts=20,
+                drawn=drawn,
+                nodes=5,
+                unknownNodes=2,
+                loweredNodes=3,
+            )
+        }
+    )
+    assert found == {
+        ("s", "true"): 1,
+        ("s", "false"): 0,
+        ("_limit_watts", "a"): 1_000,
+        ("_allocated_watts", "a"): 900,
+        ("_in_force_watts", "a"): 1_500,
+        ("_guaranteed_watts", "a"): 300,
+        ("_shortfall_watts", "a"): 20,
+        ("_drawn_watts", "a", "measured"): 500,
+        ("_drawn_watts", "a", "modelled"): 0,
+        ("_nodes", "a", "all"): 5,
+        ("_nodes", "a", "power_unknown"): 2,
+        ("_nodes", "a", "draw_unknown"): 1,
+        ("_nodes", "a", "lowered"): 3,
+    }
+
+
+def test_what_is_not_known_has_no_sample():
+    found = samples({"a": state(accepted="False"), "b": state(spec=None, accepted="False")})
+    assert found == {("s", "true"): 0, ("s", "false"): 2, ("_limit_watts", "a"): 1_000}
+
+
+def test_all_domains_are_counted_and_the_first_have_series():
+    found = samples({f"d{index:05}": state() for index in range(MOST_SERIES + 5)})
+    assert found["s", "true"] == MOST_SERIES + 5
+    limits = sorted(name for name, *_ in [key[1:] for key in found if key[0] == "_limit_watts"])
+    assert (len(limits), limits[0], limits[-1]) == (MOST_SERIES, "d00000", f"d{MOST_SERIES - 1:05}")

@@ -1,0 +1,52 @@
+"""The operator on an API server observes power domains, with the permissions that it has."""
+
+from joulie_operator.power_domains import controller
+from joulie_testing.api import Respond, make_node, make_power_domain
+
+_NODES = [
+    *(make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(2)),
+    make_node("other", managed=False),
+]
+_RACK = make_power_domain("rack", nodeSelector={"kubernetes.io/hostname": "other"})
+
+
+def status(cluster, name):
+    return cluster.api.get("PowerDomain", name).get("status", {})
+
+
+def planned(cluster):
+    return all(cluster.view(f"node-{index}") for index in range(2))
+
+
+async def test_domains_are_observed_where_that_is_enabled_with_nodes_that_are_not_managed(cluster):
+    cluster.api.put_all(_NODES)
+    cluster.api.put(_RACK)
+    operator = cluster.start(POWER_DOMAINS="Observe")
+    await cluster.until(lambda: status(cluster, "rack"))
+    found = status(cluster, "rack")
+    assert (found["mode"], found["nodes"], found["unknownNodes"]) == ("Observe", 1, 1)
+    assert "inForceWatts" not in found
+    metrics = await operator.metrics()
+    assert 'joulie_operator_power_domain_nodes{domain="rack",state="power_unknown"} 1.0' in metrics
+    assert "joulie_operator_power_domain_in_force_watts{" not in metrics
+
+
+async def test_domains_are_neither_read_nor_written_by_default(cluster):
+    cluster.api.put_all(_NODES)
+    cluster.api.put(_RACK)
+    cluster.start()
+    await cluster.until(lambda: planned(cluster))
+    assert [each for each in cluster.api.requests if each.kind == "PowerDomain"] == []
+
+
+async def test_all_else_goes_on_where_the_kind_is_not_installed_and_it_is_followed_later(cluster, monkeypatch):
+    monkeypatch.setattr(controller, "STALE_INTERVAL_S", 0.01)
+    cluster.api.put_all(_NODES)
+    cluster.api.put(_RACK)
+    cluster.api.faults.add(Respond(404), verb="list", path="/powerdomains", times=None)
+    operator = cluster.start(POWER_DOMAINS="Observe")
+    await cluster.until(lambda: planned(cluster))
+    assert operator.app.health.readiness().ok
+    assert status(cluster, "rack") == {}
+    cluster.api.faults.clear()
+    await cluster.until(lambda: status(cluster, "rack"))
