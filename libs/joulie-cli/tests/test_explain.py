@@ -64,6 +64,27 @@ async def test_a_pods_scores_are_shown_term_by_term_with_refusals(fake_api, cli,
     assert (body["NodeNames"], body["Pod"]["metadata"]["name"]) == (["n1", "n2"], "train")
 
 
+async def test_the_stated_run_time_is_shown_with_what_nodes_cover_of_it(cli, proxied):
+    stated = answer(explained("n2", 81.7) | {"coveredShare": 7 / 9}, explained("n1", 30.0) | {"coveredShare": 0.0})
+    stated["pod"]["run_s"] = 5_400.0
+    proxied(stated)
+    result = await cli("explain", "pod", "train", "-n", "ml")
+    text = " ".join(result.out.split())
+    assert "1h30m0s at most, as it states" in text
+    rows = [line.split() for line in result.out.splitlines()]
+    assert ["n2", "81.7", "68.2", "15.0", "0.0", "0.0", "-1.5", "78%", "41", "W"] in rows
+    assert ["n1", "30.0", "68.2", "15.0", "0.0", "0.0", "-1.5", "0%", "41", "W"] in rows
+    assert "COVERED of the pod's run time" in text
+
+
+@pytest.mark.parametrize("share", [{}, {"coveredShare": 0.0}])
+async def test_a_pod_whose_run_time_is_not_covered_or_stated_has_no_column_for_it(cli, proxied, share):
+    proxied(answer(explained("n2", 81.7) | share))
+    result = await cli("explain", "pod", "train", "-n", "ml")
+    assert "COVERED" not in result.out
+    assert "as it states" not in result.out
+
+
 async def test_the_best_nodes_come_first_and_the_rest_is_counted(fake_api, cli, proxied):
     proxied(answer(*(explained(f"n{number}", float(number)) for number in range(12))))
     result = await cli("explain", "pod", "train", "-n", "ml", "--most", "2")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from joulie_core.timestamps import rfc3339
 from joulie_testing.api import claiming, make_node, make_pod
 
 
@@ -75,13 +76,14 @@ async def test_explain_shows_the_cluster_the_pod_and_every_term_of_a_node(node_0
         200,
         CLUSTER
         | {
-            "pod": {"cpu_cores": 16, "gpus": 1, "memory_bytes": 0, "workload_class": "standard"},
+            "pod": {"cpu_cores": 16, "gpus": 1, "memory_bytes": 0, "workload_class": "standard", "run_s": None},
             "nodes": [
                 {
                     "nodeName": "node-0",
                     "score": pytest.approx(free_pct * 0.7 + 68.7 * 0.15 + 5.2 / 6 - 27.5 * 0.3),
                     "terms": terms,
                     "projectedHeadroom": pytest.approx(free_pct),
+                    "coveredShare": 0,
                     "marginalCpuW": pytest.approx(70),
                     "marginalGpuW": pytest.approx(240),
                     "neutral": None,
@@ -180,3 +182,21 @@ async def test_explained_scores_are_those_of_prioritize(start, fake_api, make_tw
         _, shown = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": names})
         for node in shown["nodes"]:
             assert abs(node["score"] - scores[node["nodeName"]]) <= 0.5 + 1e-6
+
+
+async def test_explain_shows_the_stated_run_time_and_what_is_covered_of_it(start, fake_api, make_twin):
+    running = make_pod("running", node="n", cpu=2)
+    running["metadata"]["annotations"] = {"joulie.io/expected-duration": "1h"}
+    extender = await start(SCORE_POLICY="energy_v2")
+    running["status"] = {"phase": "Running", "startTime": rfc3339(extender.clock.now_s)}
+    fake_api.put_all([make_node("n"), make_node("m"), make_twin("n"), make_twin("m"), running])
+    await extender.wait_for(lambda: extender.table.covered(5_400.0) and len(extender.table) == 2)
+    pod = make_pod("p", cpu=2)
+    pod["metadata"]["annotations"] = {"joulie.io/expected-duration": "90m"}
+    body = {"Pod": pod, "NodeNames": ["n", "m"]}
+    _, answer = await extender.post("/debug/explain", body)
+    assert answer["pod"]["run_s"] == 5_400
+    assert [node["coveredShare"] for node in answer["nodes"]] == [pytest.approx(6 / 9), 0]
+    told = await extender.scores(pod, "n", "m")
+    for node in answer["nodes"]:
+        assert abs(told[node["nodeName"]] - node["score"]) <= 0.5

@@ -1,5 +1,7 @@
 """Pods on their nodes."""
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
@@ -27,3 +29,32 @@ def test_the_gpus_that_a_bound_pod_claims_are_in_its_demand():
 def test_what_is_no_bound_pod_is_refused(raw):
     with pytest.raises(DecodeError):
         read_bound_pod(raw)
+
+
+def stating(owner=None, deadline_s=None, expected="2h", started="2026-11-28T09:00:00Z"):
+    pod = make_pod("p", node="n", cpu=1)
+    pod["metadata"]["uid"] = "u"
+    if expected is not None:
+        pod["metadata"].setdefault("annotations", {})["joulie.io/expected-duration"] = expected
+    if owner is not None:
+        pod["metadata"]["ownerReferences"] = [{"kind": owner, "name": "o", "controller": True}]
+    if deadline_s is not None:
+        pod["spec"]["activeDeadlineSeconds"] = deadline_s
+    if started is not None:
+        pod.setdefault("status", {})["startTime"] = started
+    return read_bound_pod(msgspec.json.encode(pod))
+
+
+STARTED_S = datetime(2026, 11, 28, 9, tzinfo=UTC).timestamp()
+
+
+def test_a_bound_pod_has_the_time_that_it_is_expected_to_run_and_when_it_began():
+    assert (stating().expected_s, stating().started_s) == (7_200.0, STARTED_S)
+    assert (stating(owner="Job").expected_s, stating(started=None).started_s) == (7_200.0, None)
+    assert stating(deadline_s=60).expected_s == 60.0
+
+
+def test_what_only_bounds_a_pod_and_a_pod_of_a_daemon_set_keep_no_node_on():
+    assert stating(expected=None, deadline_s=60).expected_s is None
+    assert stating(owner="DaemonSet").expected_s is None
+    assert stating(expected="soon").expected_s is None

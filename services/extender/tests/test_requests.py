@@ -276,3 +276,32 @@ def test_of_a_full_node_the_name_and_the_labels_that_the_filter_needs_are_read()
 def test_an_object_without_a_name_is_refused(raw):
     with pytest.raises(BadRequestError, match="not a Node: "):
         read_object(raw)
+
+
+def timed_pod(expected=None, deadline_s=None):
+    pod = make_pod("p", cpu=2)
+    if expected is not None:
+        pod["metadata"].setdefault("annotations", {})["joulie.io/expected-duration"] = expected
+    if deadline_s is not None:
+        pod["spec"]["activeDeadlineSeconds"] = deadline_s
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "run_s"),
+    [
+        (timed_pod(), None),
+        (timed_pod("90m"), 5_400.0),
+        (timed_pod(deadline_s=60), 60.0),
+        (timed_pod("90m", 60), 60.0),
+        (timed_pod("often"), None),
+        (timed_pod("often", 60), 60.0),
+        (timed_pod(deadline_s="60"), None),
+    ],
+)
+def test_the_run_time_of_a_pod_is_what_it_states_or_what_bounds_it(pod, run_s):
+    assert read_query(encoded(Pod=pod, NodeNames=["a"])).run_s == run_s
+    assert read_query(encoded(pod=pod, nodeNames=["a"])).run_s == run_s
+    cut = split_nodes(body_of(NODES, pod=msgspec.json.encode(pod)))
+    assert cut is not None
+    assert cut.run_s == run_s

@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -95,6 +95,67 @@ def test_every_aspect_has_rows_of_its_own():
         for trend in (0.0, 1_000.0)
     }
     assert {msgspec.json.decode(body)[0]["Score"] for body in bodies} == {10, 20, 30, 40}
+
+
+def covered_scores(table, covered, names="abc", *, scale=6.0):
+    terms = ClusterTerms(trend_w_per_min=1_000.0 if scale == 2.0 else 0.0)
+    told = msgspec.json.decode(table.answer(list(names), FOUR, terms, covered).body)
+    assert [each["Host"] for each in told] == list(names)
+    return [each["Score"] for each in told]
+
+
+def put_by_profile(table, name, made=None):
+    """Enter a node that has ten points for each ninth that is covered, and one for another trend scale or class."""
+
+    def row(profile):
+        if made is not None:
+            made.append(profile)
+        workload_class, scale, covered = profile
+        points = 10.0 * covered + (scale == 2.0) + 2.0 * (workload_class is WorkloadClass.PERFORMANCE)
+        return AffineRow(points, 0.0, 0.0, 0.0)
+
+    table.put(name, row)
+
+
+def test_each_node_is_scored_by_what_it_covers_in_the_order_of_the_request():
+    table = ScoreTable(100)
+    for name in "abc":
+        put_by_profile(table, name)
+    for _ in range(2):
+        assert covered_scores(table, {"a": 3, "c": 9}) == [30, 0, 90]
+        assert covered_scores(table, {"a": 3, "c": 9}, "cabac") == [90, 30, 0, 30, 90]
+        assert covered_scores(table, {"b": 3}, scale=2.0) == [1, 31, 1]
+        assert covered_scores(table, {}) == [0, 0, 0]
+    assert covered_scores(table, {"b": 5, "ghost": 5}, ["b", "ghost", "new"]) == [50, 50, 50]
+    performance = replace(FOUR, workload_class=WorkloadClass.PERFORMANCE)
+    body = table.answer(["a", "b"], performance, ClusterTerms(), {"a": 1}).body
+    assert [each["Score"] for each in msgspec.json.decode(body)] == [12, 2]
+
+
+def test_rows_of_covered_times_are_made_when_they_are_needed_and_kept_until_the_node_changes():
+    table, made = ScoreTable(100), []
+    for name in "abc":
+        put_by_profile(table, name, made)
+    covered_scores(table, {"b": 4})
+    assert [profile.covered for profile in made].count(4) == 1
+    before = len(made)
+    covered_scores(table, {"b": 4})
+    assert len(made) == before
+    table.forget("b")
+    covered_scores(table, {"b": 4})
+    assert [profile.covered for profile in made[before:]] == [4]
+    put_by_profile(table, "new", made)
+    assert covered_scores(table, {"new": 4, "a": 4}, ["a", "new"]) == [40, 40]
+    put(table, "a", 77.0, 0.0, 0.0, 0.0)
+    table.drop("b")
+    assert covered_scores(table, {"b": 4, "a": 4}) == [77, 50, 0]
+
+
+def test_the_best_of_nodes_that_cover_unlike_parts_is_the_likely_one():
+    table = ScoreTable(100)
+    for name in "abc":
+        put_by_profile(table, name)
+    assert table.answer(list("abc"), FOUR, ClusterTerms(), {"a": 3, "b": 8}).likely_node("uid") == "b"
 
 
 def test_a_score_is_rounded_half_away_from_zero_and_stays_within_its_range():
@@ -289,4 +350,4 @@ def test_a_row_is_made_when_a_request_needs_it_and_only_for_its_profile():
     assert not made
     for cores in (1.0, 1.0, 2.0):
         table.answer(["a"], PodDemand(cores, workload_class=WorkloadClass.PERFORMANCE), ClusterTerms())
-    assert made == [(WorkloadClass.PERFORMANCE, 6.0)]
+    assert made == [(WorkloadClass.PERFORMANCE, 6.0, 0)]

@@ -22,6 +22,7 @@ from joulie_core.scoring.filter import filter_node
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms
+from joulie_core.stated_time import covered_ninths
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
 from joulie_extender.table import NodeTable, TableConfig
@@ -392,6 +393,93 @@ def test_the_packing_score_sends_a_pod_to_the_pods_before_it(clock):
     assert scores_of(table)["b"] > scores_of(table)["a"]
     table.on_pod(pod, None, counted=True)
     assert scores_of(table)["b"] == scores_of(table)["a"]
+
+
+#: Stated and bound seconds of a pod, of which each may be unknown.
+TIMES = st.tuples(st.none() | st.sampled_from([30.0, 90.0, 600.0, 5_000.0]), st.none() | st.floats(0.0, 1_100.0))
+
+
+@given(CHANGES, st.lists(st.tuples(st.sampled_from(NAMES), TIMES), max_size=8), DEMANDS, st.sampled_from([45.0, 900.0]))
+def test_pods_that_state_their_run_time_are_scored_as_by_the_plain_form(changes, stating, demand, run_s):
+    table = make_table(
+        Clock(), score_policy=SCORE_POLICIES["energy_v2"], read_power=lambda *_: replace(POWER, curves=CURVES)
+    )
+    play(table, changes, between=lambda: table.answer(NAMES, demand, run_s))
+    ends_s: dict[str, list[float]] = {name: [] for name in NAMES}
+    for number, (name, (expected_s, started_s)) in enumerate(stating):
+        pod = BoundPod(f"stating-{number}", name, demand, expected_s, started_s)
+        table.on_pod(None, pod, counted=False)
+        if expected_s is not None:
+            ends_s[name].append(min(NOW_S, NOW_S if started_s is None else started_s) + expected_s)
+    for each in msgspec.json.decode(table.answer(NAMES, demand, run_s).body):
+        left_s = max(ends_s[each["Host"]], default=NOW_S) - NOW_S
+        covered = covered_ninths(run_s, left_s)
+        assert table.covered(run_s).get(each["Host"], 0) == covered
+        expected = table.explain(table.entry(each["Host"]), demand, covered).score
+        assert abs(each["Score"] - expected) <= 0.5 + 1e-6
+
+
+def stated_scores(table, run_s):
+    return {
+        each["Host"]: each["Score"] for each in msgspec.json.decode(table.answer(["a", "b"], EIGHT_CORES, run_s).body)
+    }
+
+
+@pytest.fixture
+def two_equal(clock):
+    """Two equal nodes, each with a pod of equal size."""
+    table = make_table(clock, score_policy=SCORE_POLICIES["energy_v2"], read_power=lambda *_: CURVED)
+    for name in ("a", "b"):
+        table.on_twin(name, None, replace(MEASURED, cpu_cap_share=1.0, gpu_cap_share=1.0))
+    table.on_pod(None, BoundPod("of a", "a", EIGHT_CORES, 60.0, NOW_S), counted=True)
+    table.on_pod(None, BoundPod("of b", "b", EIGHT_CORES, 900.0, NOW_S), counted=True)
+    return table
+
+
+def test_a_pod_goes_to_the_node_that_is_on_for_as_long_and_one_that_states_nothing_sees_no_difference(two_equal):
+    scores = stated_scores(two_equal, 600.0)
+    assert scores["b"] > scores["a"]
+    silent = stated_scores(two_equal, None)
+    assert silent["a"] == silent["b"] <= scores["a"]
+
+
+def test_what_is_covered_ends_with_time_and_with_the_pod(two_equal, clock):
+    assert two_equal.covered(600.0) == {"b": 9}
+    clock.now_s += 600.0
+    assert two_equal.covered(600.0) == {"b": 4}
+    two_equal.on_pod(BoundPod("of b", "b", EIGHT_CORES, 900.0, NOW_S), None, counted=False)
+    assert two_equal.covered(600.0) == {}
+
+
+def test_a_pod_that_is_seen_on_another_node_or_states_nothing_any_more_covers_nothing_there(two_equal):
+    before = BoundPod("of b", "b", EIGHT_CORES, 900.0, NOW_S)
+    moved = replace(before, node="a")
+    two_equal.on_pod(before, moved, counted=False)
+    assert two_equal.covered(600.0) == {"a": 9}
+    two_equal.on_pod(moved, replace(moved, expected_s=None), counted=False)
+    assert two_equal.covered(60.0) == {"a": 9}
+    assert two_equal.covered(600.0) == {}
+
+
+def test_a_pod_counts_from_the_moment_of_its_binding_unless_it_was_bound_before_the_watch(clock):
+    table = make_table(clock, score_policy=SCORE_POLICIES["energy_v2"])
+    seen, earlier = BoundPod("seen", "a", EIGHT_CORES, 900.0), BoundPod("earlier", "b", EIGHT_CORES, 900.0)
+    table.on_pod(None, seen, counted=False)
+    table.on_pod(None, earlier, counted=True)
+    clock.now_s += 100.0
+    for pod in (seen, earlier):
+        table.on_pod(pod, pod, counted=False)
+    assert table.covered(900.0) == {"a": 8}
+    table.on_pod(earlier, replace(earlier, started_s=NOW_S), counted=False)
+    assert table.covered(900.0) == {"a": 8, "b": 8}
+
+
+@pytest.mark.parametrize("name", sorted(SCORE_POLICIES))
+def test_only_scores_that_take_run_times_are_made_of_them(clock, name):
+    table = make_table(clock, score_policy=SCORE_POLICIES[name])
+    table.on_pod(None, BoundPod("uid", "a", EIGHT_CORES, 900.0, NOW_S), counted=True)
+    assert table.covered(600.0) == ({"a": 9} if name == "energy_v2" else {})
+    assert table.covered(None) == {}
 
 
 class CountedRows(PackingScore):

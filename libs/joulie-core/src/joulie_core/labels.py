@@ -63,6 +63,8 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 WORKLOAD_CLASS: Final = "joulie.io/workload-class"
 #: Annotation of a Pod or a Namespace: how much longer a standard pod may run, `0%`, `10%`, `25%` or `50%`.
 MAX_SLOWDOWN: Final = "joulie.io/max-slowdown"
+#: Annotation of a Pod: how long it is expected to run from its start, a Go duration such as `1h30m`.
+EXPECTED_DURATION: Final = "joulie.io/expected-duration"
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY_AGENT: Final = "joulie-agent"

@@ -23,6 +23,7 @@ from joulie_core.scoring.energy_v2 import (
 )
 from joulie_core.scoring.formula import NeutralReason
 from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
+from joulie_core.stated_time import NINTHS
 
 SCORE = PackingScore()
 
@@ -164,3 +165,27 @@ def test_a_cap_makes_work_cost_less_and_keeps_the_node_on_for_longer():
 def test_units_of_shared_gpus_are_parts_of_a_gpu():
     shared = replace(A100, units_per_gpu=7.0)
     assert energy_of(node(8.0, 7.0), shared, GPU_POD) == energy_of(node(8.0, 1.0), A100, GPU_POD)
+
+
+@given(STATES, POWERS, DEMANDS, st.integers(0, NINTHS))
+def test_the_fast_form_is_the_plain_one_whatever_is_covered(twin, power, demand, covered):
+    situation = NodeSituation(twin, power, covered=covered)
+    row = SCORE.row(situation, demand.workload_class, 6.0)
+    plain = SCORE.explain(situation, demand, ClusterTerms()).score
+    assert row.score(SCORE.size(demand), 0.0) == pytest.approx(plain)
+
+
+@given(STATES, POWERS, DEMANDS)
+def test_the_longer_others_are_stated_to_run_the_better_and_nothing_stated_is_the_worst(twin, power, demand):
+    scores = [
+        SCORE.explain(NodeSituation(twin, power, covered=covered), demand, ClusterTerms()).score
+        for covered in range(NINTHS + 1)
+    ]
+    assert scores == sorted(scores)
+    assert scores[0] == terms_of(twin, power, demand).score
+
+
+def test_idle_watts_count_for_what_is_not_covered_of_the_run_time():
+    cost = cpu_costs(EPYC.curves, 0.0, 1.0)[4]
+    assert cost.shared_by(6.0, 4.0, 3) == pytest.approx(cost.added + cost.idle * 6.0 / 9.0 / 10.0)
+    assert cost.shared_by(6.0, 4.0, NINTHS) == cost.added

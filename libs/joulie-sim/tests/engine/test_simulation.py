@@ -12,8 +12,9 @@ from joulie_core.policy import POLICIES, Plan, PolicyContext, build_policy, queu
 from joulie_core.policy.registry import RegisteredPolicy
 from joulie_core.policy.static_partition import StaticPartitionSettings
 from joulie_core.transition import NodeState
-from joulie_sim.engine.arms import ARMS, Arm, JoulieSettings
+from joulie_sim.engine.arms import ARMS, Arm
 from joulie_sim.engine.control_plane import RECONCILE_INTERVAL_S, ControlPlane
+from joulie_sim.engine.joulie_settings import JoulieSettings
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.records import SimulationResult

@@ -20,6 +20,7 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.state import TwinSnapshot
+from joulie_core.stated_time import NINTHS
 from joulie_extender.bodies import Bodies, LoopPauses
 from joulie_extender.handlers import bad_request
 from joulie_extender.node_entry import NodeEntry
@@ -63,11 +64,13 @@ class Debug:
             except BadRequestError as error:
                 return bad_request(error)
             self._feeds.refresh()
+            covered = self._table.covered(query.run_s)
             nodes, pace = [], LoopPauses()
             for name in query.names:
-                nodes.append(self._explain(self._table.entry(name), query.demand))
+                nodes.append(self._explain(self._table.entry(name), query.demand, covered.get(name, 0)))
                 await pace.add()
-            return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
+            pod = asdict(query.demand) | {"run_s": query.run_s}
+            return _json({**self._cluster(), "pod": pod, "nodes": nodes})
 
     def _cluster(self) -> dict[str, Any]:
         coefficients, terms = self._table.config.coefficients, self._table.terms
@@ -116,15 +119,16 @@ class Debug:
         # Neither bonus nor pressure applies to performance pods.
         return self._table.explain(entry, PodDemand(0.0, workload_class=WorkloadClass.PERFORMANCE)).score
 
-    def _explain(self, entry: NodeEntry, demand: PodDemand) -> dict[str, Any]:
-        node = self._table.situation(entry)
+    def _explain(self, entry: NodeEntry, demand: PodDemand, covered: int) -> dict[str, Any]:
+        node = self._table.situation(entry, covered)
         marginal = marginal_watts(demand, node.power, node.coefficients, node.pue)
-        terms = self._table.explain(entry, demand)
+        terms = self._table.explain(entry, demand, covered)
         return {
             "nodeName": entry.name,
             "score": terms.score * self._table.config.score_max / MAX_SCORE,
             "terms": terms.by_name,
             "projectedHeadroom": terms.headroom_pct,
+            "coveredShare": covered / NINTHS,
             "marginalCpuW": marginal.cpu_watts,
             "marginalGpuW": marginal.gpu_watts,
             "neutral": terms.neutral,

@@ -123,7 +123,7 @@ class Handlers:
 
     def _scores_reply(self, query: ExtenderRequest, started: float) -> bytes:
         self._feeds.refresh()
-        answer = self._table.answer(query.names, query.demand)
+        answer = self._table.answer(query.names, query.demand, query.run_s)
         # After the reply is on its way: the scheduler does not wait for it, and sends nothing before.
         asyncio.get_running_loop().call_soon(self._expect, query, answer)
         self._metrics.last_demands[query.demand.workload_class] = query.demand

@@ -18,6 +18,7 @@ from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.pod_reader import DemandingPod, PodFields
+from joulie_api.stated_times import read_stated_time
 from joulie_core.labels import POWER_PROFILE, SLEEP_STATE
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.quantity import QuantityError
@@ -105,6 +106,8 @@ class ExtenderRequest:
     objects: Iterable[Part] | None = None
     #: Whether the demand also depends on claims, and so on the moment.
     with_claims: bool = False
+    #: Seconds that the pod runs at most; None where it states nothing of it.
+    run_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +134,12 @@ def read_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderReq
         pod, nodes, names = _read_args(_spelled_as_usual(body))
     if _is_null(pod):
         raise BadRequestError("no Pod in the request")
-    read = _read_pod(pod, claimed_gpus)
+    read, timed = _read_pod(pod, claimed_gpus), read_stated_time(bytes(pod))
+    run_s = None if timed is None else timed.stated.at_most_s
     if names is not None or nodes is None:
         check_candidates(len(names or ()))
-        return ExtenderRequest(read.uid, read.demand, names or [], with_claims=read.with_claims)
-    return ExtenderRequest(read.uid, read.demand, [], nodes.items or [], with_claims=read.with_claims)
+        return ExtenderRequest(read.uid, read.demand, names or [], with_claims=read.with_claims, run_s=run_s)
+    return ExtenderRequest(read.uid, read.demand, [], nodes.items or [], with_claims=read.with_claims, run_s=run_s)
 
 
 def split_nodes(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRequest | None:

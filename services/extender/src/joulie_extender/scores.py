@@ -9,9 +9,10 @@ Source: kube-scheduler's extender API v1, HostPriorityList; docs/results/cost-pe
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,10 +25,21 @@ from joulie_core.scoring.prepared import AffineRow
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms
 
-#: What a row holds for: a workload class and a trend scale.
-ScoreProfile = tuple[WorkloadClass, float]
+
+class ScoreProfile(NamedTuple):
+    """Pods and moments for which a row holds."""
+
+    workload_class: WorkloadClass
+    trend_scale: float
+    #: Ninths of the pod's run time for which other pods of the node are stated to run, see `NodeSituation`.
+    covered: int = 0
+
+
+#: Of pods that do not state their run time.
 SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
-    (workload_class, scale) for workload_class in WorkloadClass for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
+    ScoreProfile(workload_class, scale)
+    for workload_class in WorkloadClass
+    for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
 )
 
 #: Returns a node's row in a profile, in points of 100.
@@ -41,6 +53,7 @@ _ROWS_A_NODE: Final = 2
 #: Position of all nodes that are not known.
 _UNKNOWN: Final = 0
 _ENCODER: Final = msgspec.json.Encoder()
+_NOTHING_COVERED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +91,12 @@ class ScoreTable:
         self._hosts: list[bytes] = [b""]
         width = len(str(score_max))
         #: By score: an entry of the reply up to the host.
-        prefixes = tuple(b',{"Score":%*d,' % (width, score) for score in range(score_max + 1))
-        self._profiles = {profile: _ProfileTable(profile, self._makers, prefixes, policy) for profile in SCORE_PROFILES}
-        self._tables = tuple(self._profiles.values())
+        self._prefixes = tuple(b',{"Score":%*d,' % (width, score) for score in range(score_max + 1))
+        self._policy = policy
+        #: Those of covered run times are made when a pod needs them first.
+        self._profiles: dict[ScoreProfile, _ProfileTable] = {}
+        for profile in SCORE_PROFILES:
+            self._table(profile)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -92,7 +108,7 @@ class ScoreTable:
                 self._free.append(len(self._hosts))
                 self._hosts.append(b"")
                 self._makers.append(row)
-                for table in self._tables:
+                for table in self._profiles.values():
                     table.grow()
             self._positions[name] = self._free.pop()
         position = self._positions[name]
@@ -102,7 +118,7 @@ class ScoreTable:
     def forget(self, name: str) -> None:
         """Drop what was made of a node, since it has changed."""
         position = self._positions[name]
-        for table in self._tables:
+        for table in self._profiles.values():
             table.forget(position)
 
     def drop(self, name: str) -> None:
@@ -111,8 +127,14 @@ class ScoreTable:
         if position is not None:
             self._free.append(position)
 
-    def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
-        """Score the candidates for a pod."""
+    def answer(
+        self,
+        names: Sequence[str],
+        demand: PodDemand,
+        terms: ClusterTerms,
+        covered: Mapping[str, int] = _NOTHING_COVERED,
+    ) -> ScoredNodes:
+        """Score the candidates for a pod; `covered`: ninths of its run time, of the nodes where it is above 0."""
         known, hosts = self._positions, self._hosts
         try:
             positions = [*map(known.__getitem__, names)]
@@ -120,11 +142,41 @@ class ScoreTable:
         except KeyError:
             positions = [known.get(name, _UNKNOWN) for name in names]
             ends = [hosts[position] or _host(name) for name, position in zip(names, positions, strict=True)]
-        table = self._profiles[demand.workload_class, terms.trend_scale]
-        prefixes = table.prefixes(positions, demand, terms.perf_pressure)
+        profile = ScoreProfile(demand.workload_class, terms.trend_scale)
+        if covered:
+            ninths = [covered.get(name, 0) for name in names]
+            prefixes = self._covered_prefixes(profile, positions, ninths, demand, terms.perf_pressure)
+        else:
+            prefixes = self._profiles[profile].prefixes(positions, demand, terms.perf_pressure)
         parts = [*prefixes, *ends]
         parts[::2], parts[1::2] = prefixes, ends
         return ScoredNodes(names, prefixes, b"[" + b"".join(parts)[1:] + b"]")
+
+    def _covered_prefixes(
+        self,
+        profile: ScoreProfile,
+        positions: Sequence[int],
+        ninths: Sequence[int],
+        demand: PodDemand,
+        perf_pressure: float,
+    ) -> list[bytes]:
+        """Return what the entries of candidates begin with, each by the ninths that are covered on it."""
+        places: dict[int, list[int]] = {}
+        for place, covered in enumerate(ninths):
+            places.setdefault(covered, []).append(place)
+        prefixes = [b""] * len(positions)
+        for covered, of_these in places.items():
+            table = self._table(profile._replace(covered=covered))
+            found = table.prefixes([positions[place] for place in of_these], demand, perf_pressure)
+            for place, prefix in zip(of_these, found, strict=True):
+                prefixes[place] = prefix
+        return prefixes
+
+    def _table(self, profile: ScoreProfile) -> "_ProfileTable":
+        table = self._profiles.get(profile)
+        if table is None:
+            table = self._profiles[profile] = _ProfileTable(profile, self._makers, self._prefixes, self._policy)
+        return table
 
 
 class _ProfileTable:
@@ -139,9 +191,9 @@ class _ProfileTable:
         self._policy = policy
         self._factor = (len(prefixes) - 1) / MAX_SCORE
         #: By position: the number of the node's row; any number where none was made yet.
-        self._numbers = [0]
+        self._numbers = [0] * len(makers)
         #: Positions of nodes that have changed since their row was made.
-        self._changed = {_UNKNOWN}
+        self._changed = {*range(len(makers))}
         self._start_rows()
 
     def grow(self) -> None:

@@ -22,10 +22,11 @@ from joulie_core.powerest.assumed import AssumedPods
 from joulie_core.powerest.held import HeldDevices
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.powerest.stated_ends import StatedEnds
 from joulie_core.scoring.filter import FilterReason, is_sleeping
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
-from joulie_core.scoring.registry import DEFAULT_SCORE
+from joulie_core.scoring.registry import DEFAULT_SCORE, RUN_TIME_SCORES
 from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
 from joulie_extender.node_entry import NodeEntry
 from joulie_extender.pods import BoundPod
@@ -75,6 +76,7 @@ class NodeTable:
         self._assumed = AssumedPods(config.telemetry_interval_s, config.assumed_window_s)
         #: Of the bound pods, whether or not a measurement has them.
         self._held = HeldDevices()
+        self._ends = StatedEnds()
         #: Sums over the `counted` states of all entries.
         self._sums = ClusterSums()
         #: Scores of all entries.
@@ -112,6 +114,7 @@ class NodeTable:
 
     def on_pod(self, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
         """Update a bound pod that appeared, changed or is gone; `counted`: measurements already contain it."""
+        self._note_ends(old, new, counted=counted)
         changed: set[NodeName] = set()
         if (old and (old.node, old.demand)) != (new and (new.node, new.demand)):
             changed |= self._hold(old, new)
@@ -146,9 +149,17 @@ class NodeTable:
         """Contribution of the cluster to every score."""
         return self._sums.terms
 
-    def answer(self, names: Sequence[str], demand: PodDemand) -> ScoredNodes:
-        """Score candidates for a pod, as the cluster is now."""
-        return self._scores.answer(names, demand, self.terms)
+    def answer(self, names: Sequence[str], demand: PodDemand, run_s: float | None = None) -> ScoredNodes:
+        """Score candidates for a pod, as the cluster is now; `run_s`: how long the pod runs at most, if it says so."""
+        if run_s is None:
+            return self._scores.answer(names, demand, self.terms)
+        return self._scores.answer(names, demand, self.terms, self.covered(run_s))
+
+    def covered(self, run_s: float | None) -> Mapping[str, int]:
+        """Return the covered ninths of a pod's run time, of the nodes where it is above 0, as far as scores take it."""
+        if run_s is None or self.config.score.name not in RUN_TIME_SCORES:
+            return {}
+        return self._ends.covered(run_s, self._wall_clock())
 
     def refusals(self, workload_class: WorkloadClass) -> Mapping[str, bytes]:
         """Members of the reply, by node name, of the nodes that refuse pods of a class."""
@@ -164,22 +175,22 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def situation(self, entry: NodeEntry) -> NodeSituation:
-        """Return what the node's scores are made of."""
+    def situation(self, entry: NodeEntry, covered: int = 0) -> NodeSituation:
+        """Return what the node's scores are made of; `covered`: ninths of the pod's run time."""
         pue = entry.state.pue if self.config.weigh_pue and entry.state else None
-        return NodeSituation(entry.state, entry.power, self.config.coefficients, entry.stale, pue)
+        return NodeSituation(entry.state, entry.power, self.config.coefficients, entry.stale, pue, covered)
 
     def row(self, entry: NodeEntry, workload_class: WorkloadClass) -> AffineRow:
         """Return the node's row, in points of 100, for the current cluster."""
-        return self._row(entry, (workload_class, self.terms.trend_scale))
+        return self._row(entry, ScoreProfile(workload_class, self.terms.trend_scale))
 
-    def explain(self, entry: NodeEntry, demand: PodDemand) -> ExplainedScore:
-        """Return the node's score for a pod by the plain form, in points of 100."""
-        return self.config.score.explain(self.situation(entry), demand, self.terms)
+    def explain(self, entry: NodeEntry, demand: PodDemand, covered: int = 0) -> ExplainedScore:
+        """Return the node's score for a pod by the plain form, in points of 100; `covered` as in `situation`."""
+        return self.config.score.explain(self.situation(entry, covered), demand, self.terms)
 
     def _row(self, entry: NodeEntry, profile: ScoreProfile) -> AffineRow:
-        workload_class, trend_scale = profile
-        return self.config.score.row(self.situation(entry), workload_class, trend_scale)
+        workload_class, trend_scale, covered = profile
+        return self.config.score.row(self.situation(entry, covered), workload_class, trend_scale)
 
     def _entry(self, key: str) -> NodeEntry:
         name = NodeName(key)
@@ -195,6 +206,15 @@ class NodeTable:
         if old:
             self._held.remove(old.node, old.demand)
         return {pod.node for pod in (old, new) if pod}
+
+    def _note_ends(self, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
+        stays = old is not None and new is not None and (old.node, old.uid) == (new.node, new.uid)
+        if old and old.expected_s is not None and not (stays and new and new.expected_s is not None):
+            self._ends.drop(old.node, old.uid)
+        if new and new.expected_s is not None:
+            now_s = self._wall_clock()
+            bound_s = None if stays or counted else now_s
+            self._ends.put(new.node, new.uid, new.expected_s, started_s=new.started_s, bound_s=bound_s, now_s=now_s)
 
     def _update_all(self, names: Iterable[NodeName]) -> None:
         for name in names:

@@ -2,8 +2,8 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -18,7 +18,6 @@ from joulie_cli.layout import (
     UNKNOWN,
     Cell,
     Line,
-    TableColumn,
     age,
     counted,
     line,
@@ -27,11 +26,11 @@ from joulie_cli.layout import (
     percent,
     points,
     some_names,
-    table,
     watts,
 )
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_cli.verbs.why_pending import why_class
+from joulie_cli.views.node_scores import score_legend, score_table
 from joulie_cli.views.sleep import (
     AWAKE,
     GOING_STATES,
@@ -42,29 +41,7 @@ from joulie_cli.views.sleep import (
     decode_sleeper,
     sleep_style,
 )
-
-_LEFT_FREE: Final = {
-    "gpu": "points for not taking CPUs away from GPUs",
-    "performance": "points for not taking room from performance pods",
-}
-#: What each term is, by score policy and name.
-_TERMS: Final[Mapping[str, Mapping[str, str]]] = {
-    "headroom_v1": {
-        "headroom": "up to 70 points for power that is free under the cap with the pod in place",
-        "cooling": "up to 15 points for a node whose cooling has reserves",
-        "trend": "up to 25 points for falling power, as many off for rising power",
-        "profile": "10 points for a standard pod on an eco node",
-        "pressure": "points off a standard pod on a performance node while performance nodes are busy",
-    },
-    "energy_v1": {"energy": "points for little energy for the pod's work", **_LEFT_FREE},
-    "energy_v2": {"energy": "points for little energy for the pod's work, idle power included", **_LEFT_FREE},
-}
-#: Why a node has the neutral score.
-_NEUTRAL: Final[Mapping[str, str]] = {
-    "NoTwin": "the node has no twin",
-    "StaleTwin": "the node's twin is too old",
-    "NoHeadroom": "neither power nor headroom of the node is known",
-}
+from joulie_core.durations import format_duration
 
 
 def add_parser(verbs: Any) -> None:
@@ -152,11 +129,11 @@ def _pod_lines(
     counts = Cell(f"{len(allowed)} allowed, {len(refused)} refused", "" if allowed else "red")
     lines = [*pairs(_head(answer, counts, pod=pod, why=why, where=where), width), line()]
     if allowed:
-        lines += [*_scores(allowed[:most], width), line()]
+        lines += [*score_table(allowed[:most], width), line()]
         if len(allowed) > most:
             lines += [line(f"{len(allowed) - most} more nodes score less; --most N shows more."), line()]
     lines += _refusals(refused, width)
-    lines += _legend(answer, allowed, width)
+    lines += score_legend(answer, allowed, width)
     return lines
 
 
@@ -210,6 +187,9 @@ def _head(
     yield "Pod", pod
     yield "Workload class", f"{demand['workload_class']}: {why}"
     yield "Needs", needs
+    run_s = demand.get("run_s")
+    if run_s is not None:
+        yield "Runs", f"{format_duration(run_s)} at most, as it states"
     yield "Extender", _extender(answer, where)
     yield from _problem(answer)
     yield "Nodes", counts
@@ -225,24 +205,6 @@ def _problem(answer: Mapping[str, Any]) -> Iterator[tuple[str, str | Cell]]:
         yield "Problem", Cell(f"the extender's copy of the cluster is old: {problem}", "red")
 
 
-def _scores(nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
-    names = list(nodes[0]["terms"])
-    columns = [
-        TableColumn("NODE", elastic=True),
-        TableColumn("SCORE", right=True),
-        *(TableColumn(name.upper(), right=True) for name in names),
-        TableColumn("ADDS", right=True),
-    ]
-    return table(columns, (_score_cells(node, names) for node in nodes), width)
-
-
-def _score_cells(node: Mapping[str, Any], names: Iterable[str]) -> list[Cell]:
-    neutral = node["neutral"] is not None
-    terms = [Cell(UNKNOWN if neutral else points(node["terms"][name]), "dim" if neutral else "") for name in names]
-    adds = node["marginalCpuW"] + node["marginalGpuW"]
-    return [Cell(node["nodeName"]), Cell(points(node["score"]), "bold"), *terms, Cell(f"{adds:.0f} W")]
-
-
 def _refusals(nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
@@ -252,26 +214,6 @@ def _refusals(nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
         sentence = f"{counted(len(names), 'node')}: {message.removeprefix('joulie: ')}: {some_names(sorted(names))}"
         lines += paragraph(sentence, width=width, indent="  ", first=f"refused, {reason}: ")
     return [*lines, line()] if lines else []
-
-
-def _legend(answer: Mapping[str, Any], nodes: list[Mapping[str, Any]], width: int | None) -> list[Line]:
-    """Explain the terms that are listed, and why nodes have the neutral score."""
-    lines: list[Line] = []
-    known = _TERMS.get(answer["scorePolicy"], {})
-    for name in nodes[0]["terms"] if nodes else ():
-        lines += paragraph(known.get(name, "a term of this score policy"), width=width, indent=" " * 12,
-                           first=f"{name.upper():10}  ")  # fmt: skip
-    if nodes:
-        text = "watts that the pod is estimated to add to the node"
-        lines += paragraph(text, width=width, indent=" " * 12, first=f"{'ADDS':10}  ")
-    groups: dict[str, list[str]] = {}
-    for node in nodes:
-        if node["neutral"] is not None:
-            groups.setdefault(node["neutral"], []).append(node["nodeName"])
-    for reason, names in groups.items():
-        text = f"neutral score, as {_NEUTRAL.get(reason, reason)}: {some_names(names)}"
-        lines += paragraph(text, width=width, indent="  ")
-    return lines
 
 
 def _filter_result(judged: Mapping[str, Any]) -> Cell:

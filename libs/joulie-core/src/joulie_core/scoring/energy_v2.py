@@ -3,6 +3,8 @@
 50 points for energy: the watts that a thread, or a GPU, of the pod adds at the wall, and its part of the watts that the
 node draws while it is idle, over the work that it does in a second. The idle watts are shared by the CPUs, or GPUs,
 that pods hold with this one in place: so the pod goes where others are, and a node with few pods empties and can sleep.
+Where the pod states how long it runs, the idle watts count only for the part of that time, in ninths, for which no
+other pod of the node is stated to run (docs/decisions/0051-stated-run-time.md).
 30 points for leaving GPUs usable, and 20 for leaving performance supply, as in `energy_v1`.
 
 Work per second is that of published results (docs/models.md); a model without one counts as the slowest that has one.
@@ -11,7 +13,7 @@ or hardware are not known gets no points for energy. Reasons: docs/decisions/004
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from typing import Final
 
@@ -33,6 +35,7 @@ from joulie_core.scoring.energy_v1 import (
 )
 from joulie_core.scoring.prepared import AffineRow, PodSize
 from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
+from joulie_core.stated_time import NINTHS
 
 NAME: Final = "energy_v2"
 #: Cores and GPUs of the pod that shares the idle watts: a common size, so that pods of all sizes have equal scores.
@@ -52,9 +55,12 @@ class WorkCost:
     #: With the whole idle power of the node, which `held` devices share.
     idle: float
 
-    def shared_by(self, held: float, own: float) -> float:
-        """Return the joules where pods hold that many devices, and the pod in question `own` more."""
-        return self.added + self.idle / (max(0.0, held) + own)
+    def shared_by(self, held: float, own: float, covered: int = 0) -> float:
+        """Return the joules where pods hold that many devices, and the pod in question `own` more.
+
+        `covered`: ninths of the pod's run time for which other pods are stated to run there.
+        """
+        return self.added + self.idle * (1.0 - covered / NINTHS) / (max(0.0, held) + own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,36 +76,41 @@ class PackingScore:
 
     def explain(self, node: NodeSituation, demand: PodDemand, cluster: ClusterTerms) -> EnergyTerms:  # noqa: ARG002
         """Return the points for energy, for GPUs and for performance supply."""
-        return energy_terms(node, demand, cpu_cost=_of_cpus, gpu_cost=_of_gpus)
+        covered = node.covered
+        return energy_terms(
+            node, demand, cpu_cost=partial(_of_cpus, covered=covered), gpu_cost=partial(_of_gpus, covered=covered)
+        )
 
     def row(self, node: NodeSituation, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
         """Return the points by the shares of CPUs and of GPUs in the pod's watts."""
         twin = node.fresh
         if twin is None:
             return self.unknown_row
-        power = node.power
-        return energy_row(_of_cpus(twin, power), _of_gpus(twin, power), twin.schedulable_class, power, workload_class)
+        power, covered = node.power, node.covered
+        cpu, gpu = _of_cpus(twin, power, covered), _of_gpus(twin, power, covered)
+        return energy_row(cpu, gpu, twin.schedulable_class, power, workload_class)
 
 
-def _of_cpus(node: TwinSnapshot, power: NodePower) -> float:
+def _of_cpus(node: TwinSnapshot, power: NodePower, covered: int) -> float:
     """Return the cost of a pod that uses CPUs only, in [0, 1]."""
     curves, held = power.curves, node.held_cores
     if curves is None or held is None or node.cpu_cap_share is None:
         return HIGHEST_COST
     costs = cpu_costs(curves, power.gpu_count, node.cpu_cap_share)
-    joules = [costs[tenth].shared_by(held, _TYPICAL_CORES) for tenth in loads(node, curves)]
+    joules = [costs[tenth].shared_by(held, _TYPICAL_CORES, covered) for tenth in loads(node, curves)]
     # On a node with GPUs the load of the CPUs is not measured alone: the mean over all loads.
     watts = sum(joules) / len(joules) if curves.gpu is not None else max(joules)
     return _relative(watts, GENERIC_WATTS_PER_THREAD)
 
 
-def _of_gpus(node: TwinSnapshot, power: NodePower) -> float:
+def _of_gpus(node: TwinSnapshot, power: NodePower, covered: int) -> float:
     """Return the cost of a pod that uses GPUs only, in [0, 1]."""
     curves, held = power.curves, node.held_gpus
     if curves is None or curves.gpu is None or held is None or node.gpu_cap_share is None:
         return HIGHEST_COST
     cost = gpu_cost(curves, power.gpu_count, node.gpu_cap_share)
-    return _relative(cost.shared_by(held / power.units_per_gpu, _TYPICAL_GPUS), GENERIC_WATTS_PER_GPU)
+    joules = cost.shared_by(held / power.units_per_gpu, _TYPICAL_GPUS, covered)
+    return _relative(joules, GENERIC_WATTS_PER_GPU)
 
 
 @lru_cache(maxsize=_KEPT_TABLES)

@@ -13,3 +13,5 @@ DEFAULT_SCORE: Final = HeadroomScore()
 SCORE_POLICIES: Final[Mapping[str, ScorePolicy]] = {
     each.name: each for each in (DEFAULT_SCORE, EnergyScore(), PackingScore())
 }
+#: Names of those that take how long pods are stated to run, see `NodeSituation.covered`.
+RUN_TIME_SCORES: Final = frozenset({PackingScore().name})

@@ -88,6 +88,8 @@ class NodeSituation(NamedTuple):
     stale: bool = False
     #: None where it is unknown or not to be weighted.
     pue: float | None = None
+    #: Ninths of the pod's run time for which other pods are stated to run on the node; 0 where nothing is stated.
+    covered: int = 0
 
     @property
     def fresh(self) -> TwinSnapshot | None:

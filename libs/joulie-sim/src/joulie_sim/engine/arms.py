@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from joulie_api.presets import PRESETS, Preset, PresetName
 from joulie_core.caps import CapSettings
@@ -14,40 +14,14 @@ from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.sleep import SleepSettings
 from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
+from joulie_sim.engine.joulie_settings import BoundedJoulieSettings, JoulieSettings, StatingJoulieSettings
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
+from joulie_sim.engine.stated_scores import StatedTimeSettings
 
 #: Of the configuration that Joulie ships: every feasible node is scored.
 _ALL_NODES: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoulieSettings:
-    """Settings of Joulie in an arm."""
-
-    policy: str
-    #: Settings of the policy by field name; the others have their defaults.
-    policy_values: Mapping[str, Any] = field(default_factory=dict)
-    caps: CapSettings = field(default_factory=CapSettings)
-    #: The operator's PLAN_DEBOUNCE; 0 plans at every change of the demand.
-    plan_debounce_s: float = 0.0
-    #: None: the extender filters and does not score.
-    score: ScoreSettings | None = field(default_factory=ScoreSettings)
-    #: Weight of the extender in kube-scheduler's configuration.
-    extender_weight: int = 1
-    #: Limits of devices that standard pods hold; None: only nodes are capped.
-    class_caps: ClassCapSettings | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundedJoulieSettings(JoulieSettings):
-    """Settings with GPUs of standard pods limited by what these pods allow, in place of fixed shares.
-
-    A class of its own, so that the text of other arms, by which stored results are recognised, stays the same.
-    """
-
-    class_limits: ClassLimitSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +48,8 @@ _ENERGY: Final = ScoreSettings(policy=energy_v1.NAME)
 _PACKING: Final = ScoreSettings(policy=energy_v2.NAME)
 #: As many points as kube-scheduler's MostAllocated has: neither decides alone.
 _ENERGY_AND_PACKING: Final = ScoreSettings(policy=energy_v1.NAME, score_max=10)
+#: Spare nodes are shared by all hardware families that offer the same resources.
+_SHARED_SPARE: Final = NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare_of=SpareOf.RESOURCES)))
 
 
 def _joulie(name: str, summary: str, settings: JoulieSettings) -> Arm:
@@ -102,6 +78,18 @@ def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: boo
             score=_ENERGY,
             class_limits=ClassLimitSettings(allowed, limited_by, lifted_while_waiting=queue),
         ),
+    )
+
+
+def _stated(name: str, states: str, stated: StatedTimeSettings) -> SleepingArm:
+    return SleepingArm(
+        name=name,
+        summary=f"packing_score_sleep_shared with jobs that state {states}",
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=StatingJoulieSettings(
+            policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING, stated=stated
+        ),
+        sleep=_SHARED_SPARE,
     )
 
 
@@ -254,7 +242,13 @@ _ARMS: Final = (
         summary="packing_score_sleep with two spare nodes for all CPU families and two for all with GPUs",
         nodes_to_score_pct=_ALL_NODES,
         joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-        sleep=NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare_of=SpareOf.RESOURCES))),
+        sleep=_SHARED_SPARE,
+    ),
+    _stated("packing_score_sleep_shared_stated", "the time on the mean device", StatedTimeSettings()),
+    _stated(
+        "packing_score_sleep_shared_stated_error",
+        "that time with an error (of its logarithm: 0.5)",
+        StatedTimeSettings(error_sigma=0.5),
     ),
 )
 #: By name, in the order in which tables show them.

@@ -19,6 +19,7 @@ from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.records import JobRecords
 from joulie_sim.engine.running_nodes import RunningNodes
+from joulie_sim.engine.stated_scores import StatedScores
 from joulie_sim.engine.waiting import BackOff, WaitingJobs
 
 _MILLI: Final = 1000.0
@@ -187,7 +188,8 @@ class JobFlow:
     def _try(self, job: int, line: int, now_s: float) -> bool:
         """Place a job if possible, else let a back-off begin where the filter was in its way."""
         request = self._requests.requests[line]
-        node, refused = self._scheduler.choose(request)
+        scores = self._scores.for_job(job, now_s) if isinstance(self._scores, StatedScores) else None
+        node, refused = self._scheduler.choose(request, scores)
         if node is not None:
             self._backoff.placed(line)
             self._bind(job, request, node, now_s)

@@ -16,7 +16,7 @@ from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_scores import ScoreSettings
 
 _CLASSES: Final = tuple(WorkloadClass)
-_POLICY: Final = PackingScore()
+POLICY: Final = PackingScore()
 
 
 class PackingScores(EnergyRows):
@@ -58,19 +58,26 @@ class PackingScores(EnergyRows):
             held_gpus=float(self._held_gpus.item(node)),
         )
 
+    def situation(self, node: int) -> NodeSituation | None:
+        """Return what the scores of a node are made of; None before it is published."""
+        published = self._published[node]
+        if published is None:
+            return None
+        return NodeSituation(
+            self.snapshot(node, published), self._machines.groups[self._machines.group.item(node)].power
+        )
+
     def _hold(self, node: int, demand: PodDemand, sign: int) -> None:
         self._held_milli[node] += sign * round(demand.cpu_cores * 1000.0)
         self._held_gpus[node] += sign * round(demand.gpus)
 
     def _refresh(self, node: int) -> None:
-        published = self._published[node]
-        if published is None:
+        situation = self.situation(node)
+        if situation is None:
             return
-        power = self._machines.groups[self._machines.group.item(node)].power
-        situation = NodeSituation(self.snapshot(node, published), power)
         self._tenths[node] = self._tenth(node)
         for place, workload_class in enumerate(_CLASSES):
-            self._set_row(place, node, _POLICY.row(situation, workload_class, STEADY_TREND_SCALE))
+            self._set_row(place, node, POLICY.row(situation, workload_class, STEADY_TREND_SCALE))
 
     def _refresh_all(self) -> None:
         # A node's row changes with a report only where its load is measured, which few reports move by a tenth.

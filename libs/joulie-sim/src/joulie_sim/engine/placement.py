@@ -97,13 +97,18 @@ class KubeScheduler:
         """Return the nodes with the highest score; at least one node is required."""
         return self._best(nodes, request, self._resources.row(request))
 
-    def choose(self, request: PlacementRequest) -> tuple[int | None, bool]:
-        """Return a node for a job, None if it has to wait, and whether a node was refused to it."""
+    def choose(self, request: PlacementRequest, extender: ExtenderScores | None = None) -> tuple[int | None, bool]:
+        """Return a node for a job, None if it has to wait, and whether a node was refused to it.
+
+        Args:
+            request: what the job requests.
+            extender: scores for this job alone; None: those for all jobs.
+        """
         row = self._resources.row(request)
         nodes, refused = self._candidates(request, row)
         if not len(nodes):
             return None, refused
-        best = self._best(nodes, request, row)
+        best = self._best(nodes, request, row, extender)
         place = 0 if len(best) == 1 else int(self._random.random() * len(best))
         return best.item(place), refused
 
@@ -116,13 +121,16 @@ class KubeScheduler:
         allowed = found.compress(self.accepting.take(found))
         return allowed, len(allowed) < len(found)
 
-    def _best(self, nodes: Ints, request: PlacementRequest, row: ResourceRow) -> Ints:
+    def _best(
+        self, nodes: Ints, request: PlacementRequest, row: ResourceRow, extender: ExtenderScores | None = None
+    ) -> Ints:
         if len(nodes) == 1:
             return nodes
         # kube-scheduler's total, without what all nodes have in common.
         totals = row.scores(nodes)
-        if self._extender is not None:
-            points = self._extender.scores(nodes, request.demand)
+        extender = extender or self._extender
+        if extender is not None:
+            points = extender.scores(nodes, request.demand)
             points *= self._extender_factor
             totals += points
         best: Ints = nodes.take((totals == totals.max()).nonzero()[0])

@@ -12,7 +12,7 @@ from math import fsum, inf
 from typing import Final
 
 from joulie_core.scoring import energy_v1, energy_v2, headroom_v1
-from joulie_sim.engine.arms import Arm, BoundedJoulieSettings, JoulieSettings, SleepingArm
+from joulie_sim.engine.arms import Arm, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings
@@ -20,6 +20,7 @@ from joulie_sim.engine.energy_scores import EnergyScores
 from joulie_sim.engine.facility import FacilityModel, LinearFacility
 from joulie_sim.engine.job_flow import JobFlow
 from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.joulie_settings import BoundedJoulieSettings, JoulieSettings, StatingJoulieSettings
 from joulie_sim.engine.kube_scores import Balance
 from joulie_sim.engine.limit_lifting import LimitLifting
 from joulie_sim.engine.machines import Machines
@@ -32,6 +33,7 @@ from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, SimulationResult
 from joulie_sim.engine.running_nodes import RunningNodes, calibrated_models
 from joulie_sim.engine.savings_probe import SavingsProbe
+from joulie_sim.engine.stated_scores import StatedScores, stated_seconds
 
 #: Events between two calls of the progress function.
 _PROGRESS_EVENTS: Final = 20_000
@@ -94,7 +96,7 @@ class Simulation:
         self._scores: NodeScores | None = None
         self._control: ControlPlane | None = None
         if joulie is not None:
-            self._set_up_joulie(joulie)
+            self._set_up_joulie(joulie, jobs)
         self._scheduler = KubeScheduler(
             machines,
             strategy=arm.strategy,
@@ -185,7 +187,7 @@ class Simulation:
             inf if self._savings is None else self._savings.due_s,
         )
 
-    def _set_up_joulie(self, joulie: JoulieSettings) -> None:
+    def _set_up_joulie(self, joulie: JoulieSettings, jobs: Jobs) -> None:
         self._control = ControlPlane(
             self._machines,
             policy=joulie.policy,
@@ -195,8 +197,12 @@ class Simulation:
             on_change=self._publish,
         )
         if joulie.score is not None:
-            scores = _SCORES[joulie.score.policy]
-            self._scores = scores(self._machines, joulie.score, self._settings.report_interval_s)
+            interval_s = self._settings.report_interval_s
+            if isinstance(joulie, StatingJoulieSettings):
+                stated_s = stated_seconds(jobs, self._machines, joulie.stated, self._settings.seed)
+                self._scores = StatedScores(self._machines, joulie.score, interval_s, stated_s)
+            else:
+                self._scores = _SCORES[joulie.score.policy](self._machines, joulie.score, interval_s)
 
     def _start(self) -> None:
         for node in range(len(self._machines)):
