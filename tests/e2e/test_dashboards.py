@@ -92,6 +92,7 @@ async def prometheus(
         "STATIC_HP_FRAC": "0.5",
         "SLEEP_ENABLED": "true",
         "SLEEP_INTERVAL": "500ms",
+        "SAVINGS_ENABLED": "true",
     },
     agent={"RECONCILE_INTERVAL": "2s"},
 )
