@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.text import REPLACEMENT, printable
+from joulie_core.text import REPLACEMENT, first_of, printable
 
 
 def test_ordinary_text_stays_as_it_is() -> None:
@@ -27,6 +27,13 @@ def test_white_space_becomes_spaces_on_one_line(space: str) -> None:
 def test_a_longer_text_is_cut_and_ends_with_an_ellipsis() -> None:
     assert printable("abcdef", 6) == "abcdef"
     assert printable("abcdefg", 6) == "abcde…"
+
+
+@pytest.mark.parametrize(
+    ("names", "told"), [((), ""), (("a",), "a"), (("b", "a"), "b, a"), (("b", "a", "d", "c"), "b, a and 2 more")]
+)
+def test_the_first_names_are_told_and_how_many_more_there_are(names: tuple[str, ...], told: str) -> None:
+    assert first_of(names, 2) == told
 
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(1, 40))

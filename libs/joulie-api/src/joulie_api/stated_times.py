@@ -11,6 +11,7 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
+from joulie_api.wire.metadata import WireController
 from joulie_core.labels import EXPECTED_DURATION
 from joulie_core.stated_time import StatedTime, stated_time
 from joulie_core.timestamps import epoch_seconds
@@ -20,17 +21,13 @@ _DEADLINE: Final = "activeDeadlineSeconds"
 _MARKS: Final = (EXPECTED_DURATION.encode(), _DEADLINE.encode())
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-
-
 class _Notes(msgspec.Struct):
     expected: str | None = msgspec.field(default=None, name=EXPECTED_DURATION)
 
 
 class _Meta(msgspec.Struct, rename="camel"):
     annotations: _Notes | None = None
-    owner_references: Sequence[_Owner] | None = None
+    owner_references: Sequence[WireController] | None = None
 
 
 class _Spec(msgspec.Struct):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_core.text import printable
+from joulie_core.text import first_of, printable
 
 #: Between two columns.
 _GAP: Final = "  "
@@ -20,6 +20,7 @@ _LEAST_WIDTH: Final = 8
 TEXT_WIDTH: Final = 80
 #: Names that are printed of nodes with a finding.
 _MOST_NAMES: Final = 5
+JOULES_PER_KWH: Final = 3.6e6
 PROFILE_STYLES: Final = {"performance": "red", "eco": "green", "draining": "yellow"}
 UNKNOWN: Final = "-"
 _MINUTE_S: Final = 60
@@ -169,9 +170,7 @@ def counted(number: int, what: str, many: str = "") -> str:
 
 def some_names(names: Iterable[str]) -> str:
     """Return the first names, and how many more there are."""
-    known = list(names)
-    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-    return ", ".join(known[:_MOST_NAMES]) + more
+    return first_of(list(names), _MOST_NAMES)
 
 
 def _fit(columns: Sequence[TableColumn], widths: list[int], width: int | None) -> None:

@@ -1,5 +1,6 @@
 """Text from outside, made safe to store in a resource and to print on a terminal."""
 
+from collections.abc import Sequence
 from typing import Final
 
 #: Stands for a character that was removed (U+FFFD, Unicode's replacement character).
@@ -19,6 +20,12 @@ def printable(text: str, max_characters: int) -> str:
     if cut.isprintable():
         return cut
     return "".join(_printable_character(each) for each in cut)
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names in their order, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _printable_character(character: str) -> str:

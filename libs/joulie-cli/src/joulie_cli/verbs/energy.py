@@ -11,7 +11,7 @@ from joulie_api.resources import TELEMETRY_PROFILES
 from joulie_api.wire import decode_kind
 from joulie_cli.arguments import add_verb, cluster_options, format_option, namespace_option
 from joulie_cli.cluster import connect
-from joulie_cli.layout import Cell, Line, TableColumn, age, line, paragraph, table
+from joulie_cli.layout import JOULES_PER_KWH, Cell, Line, TableColumn, age, line, paragraph, table
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_cli.views import Raw
 from joulie_core.attribution.sums import EnergySum
@@ -19,7 +19,6 @@ from joulie_core.kinds.energy_report import EnergyReport
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.timestamps import epoch_seconds
 
-_JOULES_PER_KWH: Final = 3.6e6
 _COLUMNS: Final = (
     TableColumn("NAMESPACE"),
     TableColumn("WORKLOAD", elastic=True),
@@ -134,7 +133,7 @@ def _lines(
 
 def _cells(row: EnergyRow) -> tuple[Cell, ...]:
     energy = row.energy
-    kwh = (f"{joules / _JOULES_PER_KWH:.3f}" for joules in (energy.joules, energy.lower_joules, energy.upper_joules))
+    kwh = (f"{joules / JOULES_PER_KWH:.3f}" for joules in (energy.joules, energy.lower_joules, energy.upper_joules))
     names = (row.namespace or "-", row.workload or "-", row.device, row.kind)
     return tuple(map(Cell, (*names, *kwh)))
 
@@ -147,7 +146,7 @@ def _ends(reports: Mapping[str, EnergyReport]) -> Iterator[str]:
         ("idle", sum(each.idle_joules for each in devices)),
         ("unattributed", sum(each.unattributed_joules for each in devices)),
     )
-    yield "All nodes: " + ", ".join(f"{name} {joules / _JOULES_PER_KWH:.3f} kWh" for name, joules in parts) + "."
+    yield "All nodes: " + ", ".join(f"{name} {joules / JOULES_PER_KWH:.3f} kWh" for name, joules in parts) + "."
     unknown_s = sum(each.unknown_seconds for each in devices)
     if unknown_s > 0.0:
         yield f"No counter told the energy of {age(unknown_s)}, added up over devices."

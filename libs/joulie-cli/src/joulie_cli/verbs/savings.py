@@ -14,13 +14,12 @@ from joulie_api.resources import CONFIG_MAPS
 from joulie_api.savings import LEDGER_NAME, read_ledger
 from joulie_cli.arguments import add_verb, cluster_options, format_option
 from joulie_cli.cluster import connect
-from joulie_cli.layout import Cell, Line, TableColumn, age, line, pairs, table
+from joulie_cli.layout import JOULES_PER_KWH, Cell, Line, TableColumn, age, line, pairs, table
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_core.savings import EstimateRange, LedgerPeriod, Lever, SavingsLedger, SavingsSum
 from joulie_core.savings.ledger import MOST_DAYS, NO_SUM, LeverSums
 
 _NAMESPACE: Final = "joulie-system"
-_KWH: Final = 3.6e6
 _SINCE: Final = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hd])")
 _COLUMNS: Final = (
     TableColumn("LEVER"),
@@ -61,7 +60,7 @@ class SavingsReport:
         return joules.times(1.0 / LedgerPeriod.HOUR.seconds)
 
     def _counted(self, each_kwh: float | None) -> dict[str, float] | None:
-        return None if each_kwh is None else _range_data(self.total.times(each_kwh), _KWH)
+        return None if each_kwh is None else _range_data(self.total.times(each_kwh), JOULES_PER_KWH)
 
     def data(self) -> dict[str, Any]:
         """Return the report for JSON and YAML."""
@@ -70,7 +69,7 @@ class SavingsReport:
             "sinceSeconds": self.start_s,
             "untilSeconds": self.ledger.until_s,
             "levers": levers,
-            "total": _range_data(self.total, _KWH),
+            "total": _range_data(self.total, JOULES_PER_KWH),
             "lastHourWatts": None if self.power_watts is None else _range_data(self.power_watts, 1.0),
             "money": self._counted(self.price),
             "co2eKilograms": self._counted(None if self.grams is None else self.grams / 1_000.0),
@@ -144,7 +143,7 @@ def _range_data(found: EstimateRange, unit: float) -> dict[str, float]:
 
 
 def _sum_data(found: SavingsSum) -> dict[str, Any]:
-    return {"kwh": _range_data(found.joules, _KWH), "unknownSeconds": found.unknown_s}
+    return {"kwh": _range_data(found.joules, JOULES_PER_KWH), "unknownSeconds": found.unknown_s}
 
 
 def _lines(found: SavingsReport, width: int | None) -> list[Line]:
@@ -155,7 +154,7 @@ def _lines(found: SavingsReport, width: int | None) -> list[Line]:
 
 
 def _row(name: str, found: SavingsSum) -> list[Cell]:
-    kwh = found.joules.times(1.0 / _KWH)
+    kwh = found.joules.times(1.0 / JOULES_PER_KWH)
     figures = (f"{value:.1f}" for value in (kwh.middle, kwh.lower, kwh.upper))
     return [Cell(name), *map(Cell, figures), Cell(age(found.unknown_s) if found.unknown_s >= 1.0 else "0s")]
 
@@ -164,7 +163,7 @@ def _fields(found: SavingsReport) -> Iterator[tuple[str, str]]:
     yield "Time", f"{age(found.ledger.until_s - found.start_s)}, up to {age(found.now_s - found.ledger.until_s)} ago"
     power = found.power_watts
     yield "Last hour", "unknown" if power is None else f"{_interval(power, '.0f')} W"
-    kwh = found.total.times(1.0 / _KWH)
+    kwh = found.total.times(1.0 / JOULES_PER_KWH)
     if found.price is not None:
         yield "Money", _interval(kwh.times(found.price), ".2f")
     if found.grams is not None:

@@ -9,7 +9,7 @@ from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, Power
 from joulie_core.kinds.base import set_condition
 from joulie_core.kinds.power_domain import MOST_LOWERED, DomainMode, DrawnPower, LoweredNode
 from joulie_core.names import NodeName
-from joulie_core.text import printable
+from joulie_core.text import first_of, printable
 from joulie_core.timestamps import rfc3339
 from joulie_operator.power_domains.decision import DomainOutcome
 from joulie_operator.power_domains.domains import MW_PER_WATT
@@ -165,9 +165,7 @@ def _texts(problems: Iterable[DomainProblem]) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    known = sorted(names)
-    rest = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-    return ", ".join(known[:_MOST_NAMED]) + rest
+    return first_of(sorted(names), _MOST_NAMED)
 
 
 def _watts(milliwatts: int) -> str:

@@ -23,7 +23,7 @@ from joulie_core.sleep import SleepNode, SleepRecord, SleepState
 from joulie_core.sleep.bounds import BootRoom, rack_of
 from joulie_core.sleep.machine import sleep_refusal
 from joulie_core.sleep.power_cycles import cycles_of_day
-from joulie_core.text import printable
+from joulie_core.text import first_of, printable
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
 from joulie_operator.sleep.planner import SleepPlan, UsablePolicy
@@ -156,8 +156,7 @@ def _maintenance(nodes: Iterable[SleepNode]) -> Condition:
     names = sorted(node.name for node in nodes if node.maintenance)
     if not names:
         return _no("None")
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return _yes("PeopleWork", f"people work on {', '.join(names[:MOST_NAMES])}{more}: they neither sleep nor wake")
+    return _yes("PeopleWork", f"people work on {first_of(names, MOST_NAMES)}: they neither sleep nor wake")
 
 
 def _recommendation(names: Iterable[NodeName], facts: SleepFacts) -> SleepRecommendation:

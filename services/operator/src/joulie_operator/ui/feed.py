@@ -204,9 +204,7 @@ class LiveFeed:
 
 
 def _saving(lever: Lever, rate: LeverRate) -> dict[str, Any]:
-    watts = rate.watts
-    bounds = {"lower": watts.lower, "middle": watts.middle, "upper": watts.upper}
-    return {"lever": lever, "watts": bounds, "unknownShare": rate.unknown_share}
+    return {"lever": lever, "watts": rate.watts, "unknownShare": rate.unknown_share}
 
 
 def _nodes(tiles: Sequence[NodeTile], gone: Sequence[str]) -> bytes:
