@@ -34,7 +34,7 @@ from joulie_sim.stack.stack import NAMESPACE, JoulieStack, StackConfig
 NODE = "sleepy-0"
 OTHERS = ("sleepy-1", "sleepy-2")
 CORES = 192
-_LEASE = {"LEASE_DURATION": "4s", "LEASE_RENEW_DEADLINE": "3s", "LEASE_RETRY_PERIOD": "500ms"}
+_LEASE = {"LEASE_DURATION": "8s", "LEASE_RENEW_DEADLINE": "6s", "LEASE_RETRY_PERIOD": "500ms"}
 _ENV = {
     Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **_LEASE},
     Service.OUTOFBAND: {"BMC_POLL_INTERVAL": "300ms", "BMC_TRANSITION_INTERVAL": "300ms", **_LEASE},
@@ -53,10 +53,32 @@ _POLICY = {
 }
 
 
+class ServerClock:
+    """Seconds by which a simulated server changes its power state; they stand still while it is held.
+
+    A test that looks at a server between two states holds it there, however slow the machine is that runs the test.
+    """
+
+    def __init__(self) -> None:
+        self._behind_s = 0.0
+        self._held_at_s: float | None = None
+
+    def __call__(self) -> float:
+        return self._held_at_s if self._held_at_s is not None else time.monotonic() - self._behind_s
+
+    def hold(self) -> None:
+        self._held_at_s = self()
+
+    def release(self) -> None:
+        held_at_s, self._held_at_s = self(), None
+        self._behind_s = time.monotonic() - held_at_s
+
+
 class _Machine:
     """The machine behind a BMC: runs its kubelet while it is on."""
 
-    def __init__(self, view: ClusterView, served: ServedBmc) -> None:
+    def __init__(self, view: ClusterView, served: ServedBmc, clock: ServerClock) -> None:
+        self.clock = clock
         self.bmc = served.bmc
         self.bmc_address, self.bmc_ca = served.address, served.ca
         self.server = served.bmc.server
@@ -186,7 +208,8 @@ async def sleep_site(start_cluster: Starter, tmp_path: Path) -> AsyncIterator[Sl
     nodes = (NodeClass(name="sleepy", count=3, cpu=CpuClass(model="AMD-EPYC-9654", cores=CORES, threads_per_core=1)),)
     cluster = await start_cluster(ClusterConfig(nodes=nodes))
     stack = JoulieStack(cluster, StackConfig(services=(Service.OPERATOR, Service.EXTENDER), env=_ENV))
-    server = SimulatedServer(profile, clock=time.monotonic)
+    clock = ServerClock()
+    server = SimulatedServer(profile, clock=clock)
     try:
         async with (
             serve_bmc(SimulatedBmc(profile, server, user="root", password="calvin"), tmp_path) as served,
@@ -196,7 +219,7 @@ async def sleep_site(start_cluster: Starter, tmp_path: Path) -> AsyncIterator[Sl
             await stack.up()
             await stack.start(Service.OUTOFBAND)
             await _put_bmc(view, served)
-            machine = _Machine(view, served)
+            machine = _Machine(view, served, clock)
             power = asyncio.create_task(machine.run())
             try:
                 yield SleepSite(view, stack, machine)

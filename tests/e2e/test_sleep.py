@@ -180,11 +180,13 @@ async def test_a_node_that_is_taken_back_while_its_server_shuts_down_takes_no_po
     await site.prove()
     await site.put_policy()
     await eventually(lambda: _shuts_down(site), within_s=40)
-    assert server.power_state != "Off"
+    site.machine.clock.hold()
+    assert server.power_state == "PoweringOff"
     await site.desire("On")
     marks = {"labels": {"joulie.io/sleep-state": None}, "annotations": {"joulie.io/sleep-record": None}}
     await site.view.client.merge_patch(NODES, NODE, {"metadata": marks, "spec": {"taints": None}})
     await site.reaches("waking", within_s=10)
+    site.machine.clock.release()
 
     while server.resets[3:] != ["On"]:
         label, taint, *_ = await site.marks()

@@ -12,6 +12,9 @@ from joulie_devcluster.control_plane.nodes import KWOK_ANNOTATION, KWOK_ANNOTATI
 async def set_kubelet(client: KubeClient, node: str, *, runs: bool, boot_id: str) -> None:
     """Have KWOK manage a Node, or leave it alone, and write its readiness.
 
+    `boot_id` is that of the boot in which the kubelet runs. A kubelet that has stopped writes nothing, so that its Node
+    keeps the ID of the boot that has ended.
+
     An API server that hears nothing more of a kubelet finds out by itself, after the grace period of the controller
     manager; here it is told at once.
 
@@ -28,5 +31,5 @@ async def set_kubelet(client: KubeClient, node: str, *, runs: bool, boot_id: str
         "lastTransitionTime": now,
         "lastHeartbeatTime": now,
     }
-    status = {"conditions": [ready], "nodeInfo": {"bootID": boot_id}}
+    status = {"conditions": [ready], **({"nodeInfo": {"bootID": boot_id}} if runs else {})}
     await client.merge_patch(NODES, node, {"status": status}, subresource="status")
