@@ -1,4 +1,4 @@
-"""Clock limits by the class of the holders, beside those that hold caps: the lower one is in force, each has a lease."""
+"""Clock limits by the class of the holders, beside those of caps: the lower one is in force, and each has a lease."""
 
 import pytest
 
@@ -113,9 +113,11 @@ def test_a_limit_that_cannot_be_lifted_stays_named_until_it_is(bench):
     for _ in range(2):
         done = bench.handler.execute(by_class())
         assert (done.limits_mhz, done.failures["a"].reason) == ({"a": 1200}, Reason.NOT_PERMITTED)
+    assert (gpus(bench)[0].class_clock_mhz, gpus(bench)[1].class_clock_mhz) == (1200, None)
     bench.library.clock_permitted = True
     done = bench.handler.execute(by_class())
     assert (done.limits_mhz, done.failures, clocks(bench)) == ({}, {}, [FREE, FREE])
+    assert gpus(bench)[0].class_clock_mhz is None
 
 
 def test_a_limit_that_cannot_be_raised_to_that_of_the_cap_is_tried_again(bench):

@@ -205,7 +205,7 @@ class GpuHandler:
             limit_mw=_known(found.limit_mw),
             clock_limit_mhz=_known(found.clock_limit_mhz),
             cap_clock_mhz=self._claims.wanted(LeaseKind.POWER).get(uuid),
-            class_clock_mhz=self._claims.wanted(LeaseKind.CLASSES).get(uuid),
+            class_clock_mhz=self._class_clock_mhz(uuid, _known(found.clock_limit_mhz)),
             clock_bound=found.clock_bound,
             clock_mhz=found.clock_mhz,
             busy_pct=found.busy_pct,
@@ -213,6 +213,12 @@ class GpuHandler:
                 (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
             ),
         )
+
+    def _class_clock_mhz(self, uuid: str, limit_mhz: int | None) -> int | None:
+        """Return the limit by class: the one that is wanted, or the one in force that is not lifted yet."""
+        if uuid not in self._claims.named(LeaseKind.CLASSES):
+            return None
+        return self._claims.wanted(LeaseKind.CLASSES).get(uuid, limit_mhz)
 
     def _with_own_clock(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
         """Return the description with the GPU's own highest clock, where the driver reports a managed limit as such."""
