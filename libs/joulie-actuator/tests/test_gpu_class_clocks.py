@@ -120,6 +120,31 @@ def test_a_limit_that_cannot_be_lifted_stays_named_until_it_is(bench):
     assert gpus(bench)[0].class_clock_mhz is None
 
 
+def test_a_limit_that_cannot_be_lifted_stays_named_while_the_executor_tries_by_itself(bench, executor, clock):
+    executor.execute(by_class(a=1200))
+    bench.library.clock_permitted = False
+    for _ in range(3):
+        done = executor.execute(by_class())
+        assert (done.limits_mhz, done.failures["a"].reason) == ({"a": 1200}, Reason.NOT_PERMITTED)
+        clock.now += 1.0
+        executor.check()
+    bench.library.clock_permitted = True
+    clock.now += 20.0
+    executor.check()
+    assert clocks(bench) == [FREE, FREE]
+    done = executor.execute(by_class())
+    assert (done.limits_mhz, done.failures) == ({}, {})
+
+
+def test_what_was_wanted_and_never_set_does_not_outlive_a_restore(bench, executor):
+    bench.library.gpus[0].clock_taken = True
+    executor.execute(by_cap(a=1000))
+    executor.execute(Restore(subsystem=Subsystem.GPU))
+    bench.library.gpus[0].clock_taken = False
+    executor.execute(by_class(a=1200))
+    assert clocks(bench) == [1200, FREE]
+
+
 def test_a_limit_that_cannot_be_raised_to_that_of_the_cap_is_tried_again(bench):
     bench.handler.execute(by_cap(a=1400))
     bench.handler.execute(by_class(a=1200))

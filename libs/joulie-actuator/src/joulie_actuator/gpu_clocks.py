@@ -49,7 +49,7 @@ class ClockClaims:
         named = frozenset(uuid for lease in ended for uuid in self.named(lease))
         for lease in ended:
             del self._wanted[lease]
-            self._unsettled.pop(lease, None)
+        # What is not settled stays so: the next request of the lease has to tell what became of it.
         return named
 
     def wanted(self, lease: LeaseKind) -> Mapping[str, int]:

@@ -77,11 +77,13 @@ class GpuHandler:
 
         Opens no driver where there is nothing to restore.
         """
-        if isinstance(self.writer, HardwareFailure) or not keys:
+        if isinstance(self.writer, HardwareFailure):
             return RestoreReport(knobs=())
-        self._discover()
         if keys >= self.writer.managed:
             self._claims.end(frozenset())
+        if not keys:
+            return RestoreReport(knobs=())
+        self._discover()
         return RestoreReport(knobs=self._restore(self.writer, keys))
 
     def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:

@@ -25,7 +25,7 @@ def pod(name, slowdown=None, workload_class=STANDARD):
 
 def device(held_as, *pods):
     holders = tuple(Holder(each.namespace, each.name, "main", each.workload_class) for each in pods)
-    return HeldDevice("GPU-a", 0, held_as, HolderReason.ALL_STANDARD, "", holders)
+    return HeldDevice("GPU-a", 0, held_as, HolderReason.ALL_STANDARD, "", holders, complete=True)
 
 
 def limit(held_as, *pods, namespaces=None, default=AllowedSlowdown.NONE, known=None):
@@ -132,6 +132,13 @@ def test_consent_is_a_word_of_each_owner_or_the_clusters_by_an_administrators(po
     holders = HolderPods({each.key: each for each in pods}, namespaces.get, AllowedSlowdown.TENTH, is_consent)
     found = held_limit(device(HeldAs.STANDARD, *pods), holders, None, CLOCKS)
     assert (found.limit.clock_mhz, found.consents) == (1800, consents)
+
+
+def test_a_gpu_that_another_pod_may_hold_besides_has_no_consent():
+    a = pod("a", "10%")
+    holders = HolderPods({a.key: a}, {"ml": {}}.get)
+    found = held_limit(replace(device(HeldAs.STANDARD, a), complete=False), holders, None, CLOCKS)
+    assert (found.limit.clock_mhz, found.consents) == (1800, False)
 
 
 def test_pods_that_are_not_known_neither_consent_nor_run():

@@ -81,7 +81,8 @@ def _of_standard_pods(
             (f"pod {name}: {each.refused}" for name, each in zip(names, found, strict=True) if each and each.refused),
             "",
         ),
-        consents=complete and all(_consents(each, holders) for each in known),
+        # A pod that may hold it besides has not been asked.
+        consents=device.complete and complete and all(_consents(each, holders) for each in known),
         running=bool(pods) and all(each is not None and each.running for each in pods),
     )
 
