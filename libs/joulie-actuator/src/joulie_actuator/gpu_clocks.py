@@ -62,7 +62,7 @@ class ClockClaims:
 
     @property
     def lowest(self) -> Mapping[str, int]:
-        """What is to be in force."""
+        """Clocks that are to be in force, by UUID, in MHz."""
         lowest: dict[str, int] = {}
         for clocks_mhz in self._wanted.values():
             for uuid, mhz in clocks_mhz.items():
@@ -82,7 +82,7 @@ class LimitedClocks:
 
     @property
     def failures(self) -> Mapping[str, HardwareFailure]:
-        """Why a GPU is not as wanted, by UUID."""
+        """Reasons why GPUs are not as wanted, by UUID."""
         failed = {uuid: each for uuid, each in self.answers.items() if isinstance(each, HardwareFailure)}
         return failed | {_uuid(knob.key): knob.failure for knob in self.restored if knob.failure is not None}
 

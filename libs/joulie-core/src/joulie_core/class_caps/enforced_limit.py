@@ -49,7 +49,7 @@ def enforceable(found: HeldLimit) -> int | EnforcedReason:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class EnforceableClock:
     """A clock that may be set, and since when the decision is this one."""
 
     clock_mhz: int
@@ -64,7 +64,7 @@ class EnforcedClocks:
     wanted: Mapping[str, int] = field(default_factory=dict)
     #: Of every GPU; `SET` of those that are wanted.
     reasons: Mapping[str, EnforcedReason] = field(default_factory=dict)
-    candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    candidates: Mapping[str, EnforceableClock] = field(default_factory=dict)
 
     def after(
         self, found: Mapping[str, HeldLimit] | None, now_s: float, *, controlled: bool = True
@@ -91,6 +91,6 @@ class EnforcedClocks:
         }
         return EnforcedClocks(wanted, reasons, candidates)
 
-    def _candidate(self, uuid: str, clock_mhz: int, now_s: float) -> Candidate:
+    def _candidate(self, uuid: str, clock_mhz: int, now_s: float) -> EnforceableClock:
         before = self.candidates.get(uuid)
-        return before if before is not None and before.clock_mhz == clock_mhz else Candidate(clock_mhz, now_s)
+        return before if before is not None and before.clock_mhz == clock_mhz else EnforceableClock(clock_mhz, now_s)

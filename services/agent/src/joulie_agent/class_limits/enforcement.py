@@ -47,7 +47,7 @@ SendClocks = Callable[[Mapping[str, int], float], Awaitable[GpuClassClocks | Har
 
 @dataclass(frozen=True, slots=True)
 class EnforcementSources:
-    """What is set depends on these, and this is how."""
+    """Sources of what is set, and the way in which it is set."""
 
     #: GPUs and what holds them, by a look of the last so many seconds; None where there is none.
     held: Callable[[float], Sequence[HeldDevice] | None]
