@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from joulie_actuator.client import ActuatorClient
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.host import HostBackend
+from joulie_agent.class_limits import enforcement as module
 from joulie_agent.class_limits.enforcement import RENEW_S, ClassLimitEnforcement, EnforcementSources
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
 from joulie_agent.holders.follow import HoldersFollower, HolderSources
@@ -36,7 +37,7 @@ from joulie_core.holders.records import (
     PluginDevice,
     SliceDevice,
 )
-from joulie_testing.agent.scripted_host import INPUTS, node_control
+from joulie_testing.agent.scripted_host import INPUTS, capped_target, node_control
 
 STANDARD, PERFORMANCE = WorkloadClass.STANDARD, WorkloadClass.PERFORMANCE
 FREE, HIGHEST_MHZ = 0, 1980
@@ -386,6 +387,29 @@ async def test_the_next_agent_lifts_first_what_a_killed_one_has_set(node, agent)
     await following.settle([A])
     assert locks(node) == [1800, FREE, FREE]
     await following.close()
+
+
+async def test_a_killed_agent_leaves_no_limit_after_its_lease(node, agent, monkeypatch):
+    monkeypatch.setattr(module, "LEASE_S", 0.5)
+    await agent.settle([A])
+    await agent.close()
+    assert locks(node) == [1800, FREE, FREE]
+    node.wait_until(lambda: locks(node) == [FREE] * 3)
+
+
+async def test_the_loop_of_a_cap_takes_no_limit_of_a_class_for_its_own_and_the_lower_is_in_force(node, agent):
+    await agent.settle([A])
+    # A GPU that draws more than its cap, whatever its power limit says.
+    node.state.gpus[0].power_mw = 600_000
+    for _ in range(2):
+        await agent.make_pass(capped_target())
+        await agent.settle([A])
+    assert locks(node)[0] == 1386, "1980 MHz less 30 %, and not 1800 MHz less 30 %"
+    await agent.look([TruePod("b", (0,), PERFORMANCE)])
+    assert locks(node)[0] == 1386, "the cap holds the node, whatever the class"
+    await agent.settle([A])
+    await agent.make_pass()
+    assert locks(node)[0] == 1800, "a profile that is gone restores its own limits only"
 
 
 async def test_a_killed_actuator_leaves_no_limit_and_the_next_has_it_again(node, agent):
