@@ -53,7 +53,7 @@ def test_a_clock_is_set_after_the_decision_has_been_the_same_for_a_while():
 )
 def test_a_clock_is_not_wanted_at_the_first_other_decision_and_has_to_settle_anew(other):
     clocks = settled().after({"a": other}, 106.0)
-    assert clocks.wanted == {}
+    assert (clocks.wanted, clocks.reasons) == ({}, {"a": enforceable(other)})
     assert clocks.after({"a": held()}, 107.0).wanted == {}
     assert clocks.after({"a": held()}, 107.0).after({"a": held()}, 107.0 + SETTLED_S).wanted == {"a": 1800}
 
@@ -68,6 +68,11 @@ def test_holders_that_are_not_known_want_nothing_and_forget():
     clocks = settled().after(None, 106.0)
     assert (clocks.wanted, clocks.reasons) == ({}, {})
     assert clocks.after({"a": held()}, 107.0).wanted == {}
+
+
+def test_before_the_first_look_nothing_is_wanted():
+    clocks = EnforcedClocks()
+    assert (clocks.wanted, clocks.reasons, clocks.candidates) == ({}, {}, {})
 
 
 def test_a_gpu_that_is_gone_is_not_wanted():

@@ -131,7 +131,7 @@ def test_nothing_is_limited_without_a_word_of_an_owner_or_an_administrator(held_
 def test_consent_is_a_word_of_each_owner_or_the_clusters_by_an_administrators(pods, namespaces, is_consent, consents):
     holders = HolderPods({each.key: each for each in pods}, namespaces.get, AllowedSlowdown.TENTH, is_consent)
     found = held_limit(device(HeldAs.STANDARD, *pods), holders, None, CLOCKS)
-    assert (found.limit.clock_mhz, found.consents) == (1800, consents)
+    assert (found.limit.clock_mhz, found.consents, found.message) == (1800, consents, "")
 
 
 def test_a_gpu_that_another_pod_may_hold_besides_has_no_consent():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
@@ -18,6 +19,8 @@ from joulie_agent.class_limits.enforcement import (
     EnforcementSources,
 )
 from joulie_agent.class_limits.metrics import enforcement_families
+from joulie_agent.holders.answer import EXCHANGE_S
+from joulie_agent.holders.follow import INTERVAL_S
 from joulie_api.failures import Failures
 from joulie_core.class_caps.enforced_limit import SETTLED_S, EnforcedReason
 from joulie_core.class_caps.gpu_limits import GpuLimit, LimitReason
@@ -37,6 +40,7 @@ class Node:
 
     def __init__(self):
         self.found = {"GPU-a": LIMITED}
+        self.holders = (Holder("ml", "serve", "main", WorkloadClass.PERFORMANCE),)
         self.is_known = self.controlled = True
         #: Of the GPUs, what the actuator refuses, and what it says instead of a report.
         self.refuses = frozenset()
@@ -60,8 +64,9 @@ class Node:
         assert within_s == RECENT_S
         if not self.is_known:
             return None
-        holders = (Holder("ml", "serve", "main", WorkloadClass.PERFORMANCE),)
-        return [HeldDevice(uuid, 0, HeldAs.STANDARD, HolderReason.ALL_STANDARD, holders=holders) for uuid in self.found]
+        return [
+            HeldDevice(uuid, 0, HeldAs.STANDARD, HolderReason.ALL_STANDARD, holders=self.holders) for uuid in self.found
+        ]
 
     def decide(self, held):
         if self.defect is not None:
@@ -189,16 +194,18 @@ async def test_a_limit_that_cannot_be_set_has_the_reason_and_is_tried_again_with
     "reply",
     [
         HardwareFailure(Reason.UNREACHABLE, "gone"),
-        ErrorReply(message="stopping"),
-        GpuClassClocks(limits_mhz={}, failures={}, failure=HardwareFailure(Reason.NO_JOURNAL, "read-only")),
+        ErrorReply(message="gone"),
+        GpuClassClocks(limits_mhz={}, failures={}, failure=HardwareFailure(Reason.NO_JOURNAL, "gone")),
     ],
 )
 async def test_without_an_answer_a_limit_counts_as_set_and_the_request_is_sent_again(node, reply):
     await node.step()
     node.reply = reply
     assert await node.step(SETTLED_S) == [{"GPU-a": 1800}]
-    assert node.enforcement.gpus["GPU-a"].reason is EnforcedReason.NOT_SET
+    assert node.enforcement.gpus["GPU-a"] == EnforcedGpu(EnforcedReason.NOT_SET, 1800, "gone")
     assert node.enforcement.limited == 1, "it may have been carried out"
+    assert await node.step() == [{"GPU-a": 1800}]
+    assert node.series()["failures_total", "set"] == 2
     node.found = {"GPU-a": PERFORMANCE}
     assert await node.step() == [{}]
     assert node.enforcement.gpus["GPU-a"].reason is EnforcedReason.NOT_LIFTED
@@ -248,3 +255,78 @@ async def test_a_look_wakes_the_loop_and_without_looks_it_steps_by_itself(node, 
         node.enforcement.wake()
         assert [await answered.get() for _ in range(3)] == [{}] * 3
         loop.cancel()
+
+
+async def test_a_failure_without_a_message_is_told_by_its_reason(node):
+    await node.step()
+    node.reply = HardwareFailure(Reason.UNREACHABLE)
+    await node.step(SETTLED_S)
+    assert node.enforcement.gpus["GPU-a"].message == "Unreachable"
+
+
+async def test_lifts_of_several_gpus_are_counted_one_by_one_with_the_longest(node):
+    node.found = {"GPU-a": LIMITED, "GPU-b": LIMITED}
+    assert await node.settle() == [{"GPU-a": 1800, "GPU-b": 1800}]
+    assert node.enforcement.limited == 2
+    node.found, node.refuses = {"GPU-a": PERFORMANCE, "GPU-b": PERFORMANCE}, frozenset({"GPU-b"})
+    await node.step()
+    assert (node.enforcement.counts.lifts, node.enforcement.without_consent) == (1, 1)
+    node.refuses = frozenset()
+    await node.step(4.0)
+    counts = node.enforcement.counts
+    assert (counts.lifts, counts.lift_s, counts.longest_lift_s, counts.failed_lifts) == (2, 4.0, 4.0, 1)
+
+
+async def test_the_time_of_the_request_is_part_of_a_lift(node):
+    await node.settle()
+
+    async def answer_late(_clocks_mhz):
+        node.now_s += 0.5
+        return GpuClassClocks(limits_mhz={}, failures={})
+
+    node.found, node.send_as = {"GPU-a": PERFORMANCE}, answer_late
+    await node.step()
+    assert node.enforcement.counts.lift_s == 0.5
+
+
+async def test_a_failing_gpu_is_logged_once_and_its_recovery_too(node):
+    with capture_logs() as logs:
+        node.refuses = frozenset({"GPU-a"})
+        await node.settle()
+        await node.step(RENEW_S)
+        node.refuses = frozenset()
+        await node.step(RENEW_S)
+    events = [(each["event"], each.get("gpu"), each.get("problem")) for each in logs]
+    assert events == [
+        ("limit by class not as wanted", "GPU-a", "insufficient permissions"),
+        ("limit by class as wanted again", "GPU-a", None),
+    ]
+
+
+async def test_a_failing_request_is_logged_once_and_its_recovery_too(node):
+    with capture_logs() as logs:
+        node.reply = HardwareFailure(Reason.UNREACHABLE, "gone")
+        await node.settle()
+        await node.step()
+        node.reply = None
+        await node.step()
+    assert [(each["event"], each.get("cause"), each.get("gpu")) for each in logs] == [
+        ("limit by class not as wanted", "Unreachable", None),
+        ("limit by class as wanted again", None, None),
+    ]
+
+
+@pytest.mark.parametrize(("pods", "told"), [((), "no pod that is known"), (("a", "a", "b"), "pod ml/a, pod ml/b")])
+async def test_pods_that_hold_a_stuck_gpu_are_named_once_each(node, pods, told):
+    await node.settle()
+    node.holders = tuple(Holder("ml", pod, f"c{number}") for number, pod in enumerate(pods))
+    node.found, node.refuses = {"GPU-a": PERFORMANCE}, frozenset({"GPU-a"})
+    await node.step()
+    assert f"held by {told}: insufficient" in node.enforcement.gpus["GPU-a"].message
+
+
+def test_the_promise_is_that_of_the_parts():
+    # The lease ends a limit whose loop does not: two renewals may fail, and one request may take its whole deadline.
+    assert LEASE_S > 2 * RENEW_S + module.STEP_S
+    assert module.LIFTED_WITHIN_S == 6.0
+    assert RECENT_S > INTERVAL_S + EXCHANGE_S, "a look that takes its time is not an old one"

@@ -81,15 +81,9 @@ class EnforcedClocks:
             return EnforcedClocks(reasons=dict.fromkeys(judged, EnforcedReason.NOT_CONTROLLED))
         candidates = {uuid: self._candidate(uuid, mhz, now_s) for uuid, mhz in judged.items() if isinstance(mhz, int)}
         wanted = {uuid: each.clock_mhz for uuid, each in candidates.items() if now_s - each.since_s >= SETTLED_S}
-        reasons = {
-            uuid: each
-            if isinstance(each, EnforcedReason)
-            else EnforcedReason.SET
-            if uuid in wanted
-            else EnforcedReason.NOT_SETTLED
-            for uuid, each in judged.items()
-        }
-        return EnforcedClocks(wanted, reasons, candidates)
+        refused = {uuid: each for uuid, each in judged.items() if isinstance(each, EnforcedReason)}
+        waiting = dict.fromkeys(candidates.keys() - wanted.keys(), EnforcedReason.NOT_SETTLED)
+        return EnforcedClocks(wanted, refused | waiting | dict.fromkeys(wanted, EnforcedReason.SET), candidates)
 
     def _candidate(self, uuid: str, clock_mhz: int, now_s: float) -> EnforceableClock:
         before = self.candidates.get(uuid)
