@@ -275,6 +275,7 @@ async def test_lifts_of_several_gpus_are_counted_one_by_one_with_the_longest(nod
     await node.step(4.0)
     counts = node.enforcement.counts
     assert (counts.lifts, counts.lift_s, counts.longest_lift_s, counts.failed_lifts) == (2, 4.0, 4.0, 1)
+    assert node.enforcement.gpus["GPU-a"] == EnforcedGpu(EnforcedReason.NO_LIMIT, None, "")
 
 
 async def test_the_time_of_the_request_is_part_of_a_lift(node):
@@ -328,5 +329,6 @@ async def test_pods_that_hold_a_stuck_gpu_are_named_once_each(node, pods, told):
 def test_the_promise_is_that_of_the_parts():
     # The lease ends a limit whose loop does not: two renewals may fail, and one request may take its whole deadline.
     assert LEASE_S > 2 * RENEW_S + module.STEP_S
-    assert module.LIFTED_WITHIN_S == 6.0
+    assert (LEASE_S, RENEW_S, RECENT_S) == (10.0, 3.0, 3.0)
+    assert (module.STEP_S, module.DEADLINE_S, module.LIFTED_WITHIN_S) == (1.0, 5.0, 6.0)
     assert RECENT_S > INTERVAL_S + EXCHANGE_S, "a look that takes its time is not an old one"

@@ -188,21 +188,20 @@ class ClassLimitEnforcement:
     async def _send(self, now: float) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                reply = await self._sources.send(self._wanted, LEASE_S)
+                report = _report_of(await self._sources.send(self._wanted, LEASE_S))
         except TimeoutError:
-            reply = HardwareFailure(Reason.TIMEOUT, f"no answer within {DEADLINE_S:g} s")
-        hardware, wanted, before = self._hardware, self._wanted, self._hardware.limits_mhz
-        failure = _failure_of(reply)
-        if failure is None and isinstance(reply, GpuClassClocks):
-            hardware.limits_mhz, hardware.failures, hardware.sent = reply.limits_mhz, reply.failures, dict(wanted)
-        else:
+            report = HardwareFailure(Reason.TIMEOUT, f"no answer within {DEADLINE_S:g} s")
+        hardware, wanted = self._hardware, self._wanted
+        if isinstance(report, HardwareFailure):
             # It may have been carried out, or not.
-            hardware.limits_mhz = {**before, **wanted}
-            hardware.failures = dict.fromkeys(hardware.limits_mhz, failure or _UNKNOWN)
+            hardware.limits_mhz = {**hardware.limits_mhz, **wanted}
+            hardware.failures = dict.fromkeys(hardware.limits_mhz, report)
             hardware.sent = None
+        else:
+            hardware.limits_mhz, hardware.failures, hardware.sent = report.limits_mhz, report.failures, dict(wanted)
         hardware.sent_at = now
         self._count(self._clock())
-        self._tell(failure)
+        self._tell(report if isinstance(report, HardwareFailure) else None)
 
     def _count(self, now: float) -> None:
         hardware, counts = self._hardware, self.counts
@@ -249,15 +248,13 @@ class ClassLimitEnforcement:
         return EnforcedGpu(reason, limit_mhz)
 
 
-_UNKNOWN: Final = HardwareFailure(Reason.MALFORMED_REPLY, "not known what was done")
-
-
-def _failure_of(reply: GpuClassClocks | HardwareFailure | ErrorReply) -> HardwareFailure | None:
+def _report_of(reply: GpuClassClocks | HardwareFailure | ErrorReply) -> GpuClassClocks | HardwareFailure:
+    """Return the report of what was done, or why there is none."""
     match reply:
-        case GpuClassClocks(failure=failure):
-            return failure
         case ErrorReply(message=message):
             return HardwareFailure(Reason.BACKEND_FAILED, message)
+        case GpuClassClocks(failure=HardwareFailure() as failure):
+            return failure
         case _:
             return reply
 
