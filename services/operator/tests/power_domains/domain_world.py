@@ -8,12 +8,14 @@ from prometheus_client import CollectorRegistry
 from joulie_api.apply import FencedWriter
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.budget import BudgetNode
-from joulie_core.kinds import PowerDomain
+from joulie_core.kinds import NodePowerBudget, PowerDomain
+from joulie_operator.power_domains.budget_writer import BudgetWriter
+from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
-from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, unknown_node
+from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, identity_of, unknown_node
 from joulie_testing.api import make_node, make_power_domain
 
 START_S = 1_800_000_000.0
@@ -22,7 +24,7 @@ START_S = 1_800_000_000.0
 class DomainWorld:
     """Everything around one controller; `power` has highest, lowest, wanted and drawn watts by node."""
 
-    def __init__(self, api, client):
+    def __init__(self, api, client, *, enforces=False):
         self.api = api
         self.now_s = START_S
         self.stale = None
@@ -34,18 +36,32 @@ class DomainWorld:
         self.failures = Failures(CollectorRegistry())
         self.domains = Reflector(client, POWER_DOMAINS, decode_kind(PowerDomain))
         self.nodes = Reflector(client, NODES, decode_node)
-        for reflector in (self.domains, self.nodes):
+        self.budgets = Reflector(client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
+        for reflector in (self.domains, self.nodes, self.budgets):
             reflector.report_to(self.failures)
+        writer = FencedWriter(client, "joulie-operator", guard=lambda: self.leads)
+        self.term = 0
         parts = PowerDomainParts(
             domains=self.domains,
             nodes=self.nodes,
             sight=self,
-            writer=FencedWriter(client, "joulie-operator", guard=lambda: self.leads),
+            budgets=NodeBudgets(
+                self.budgets,
+                lambda sent: BudgetWriter(writer, sent, clock=lambda: self.now_s, concurrency=4),
+                term=self.own_term,
+                enforces=enforces,
+                clock=lambda: self.now_s,
+            ),
+            writer=writer,
             stale_reason=lambda: self.stale,
             failures=self.failures,
             wall=lambda: self.now_s,
+            clock=lambda: self.now_s,
         )
         self.controller = PowerDomainController(parts)
+
+    def own_term(self, above):
+        return self.term if self.leads and self.term > above else None
 
     def node(self, node):
         if node.name in self.broken_nodes:
@@ -54,7 +70,7 @@ class DomainWorld:
             return unknown_node(node)
         highest, lowest, wanted, drawn = self.power[node.name]
         budget = BudgetNode(
-            node.name, node.uid, highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
+            node.name, identity_of(node), highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
         )
         return DomainNode(budget, DrawnReading(drawn, measured=True))
 
@@ -105,9 +121,9 @@ class DomainWorld:
 
 
 @asynccontextmanager
-async def domain_world(api, client):
-    world = DomainWorld(api, client)
-    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes)]
+async def domain_world(api, client, **options):
+    world = DomainWorld(api, client, **options)
+    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes, world.budgets)]
     try:
         yield world
     finally:

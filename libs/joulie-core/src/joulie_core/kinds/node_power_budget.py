@@ -48,6 +48,8 @@ class NodePowerBudgetSpec(Model):
     """Seconds for which the limit is refreshed by one renewal."""
     renewal: Count = 0
     """Grows with each renewal of the lease, and with each limit; the agent repeats it in the status."""
+    power_domain: Annotated[str, Field(max_length=253)] = ""
+    """Name of the PowerDomain that selects the node, for readers."""
 
 
 class NodePowerBudgetStatus(Model):
