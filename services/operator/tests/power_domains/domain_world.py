@@ -97,13 +97,17 @@ class DomainWorld:
             }
             store, invalid = self.domains.store, self.domains.invalid.keys()
             known = {name: each.metadata.resource_version for name, each in store.items() if name not in self.unread}
-            names = {each["metadata"]["name"] for each in self.api.objects("Node")}
-            return known == stored and invalid == self.unread and names == self.nodes.store.keys()
+            nodes = _versions(self.api, "Node") == {
+                name: each.resource_version for name, each in self.nodes.store.items()
+            }
+            budgets = {name: each.metadata.resource_version for name, each in self.budgets.store.items()}
+            known_budgets = _versions(self.api, "NodePowerBudget") == budgets | dict.fromkeys(self.budgets.invalid)
+            return known == stored and invalid == self.unread and nodes and known_budgets
 
-        for _ in range(1_000):
+        for _ in range(10_000):
             if current():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
         raise AssertionError("the watches do not follow")
 
     def status(self, name):
@@ -118,6 +122,10 @@ class DomainWorld:
     def writes(self):
         """All writes but those of the test."""
         return [each for each in self.api.requests if each.verb in {"create", "replace", "patch", "apply", "delete"}]
+
+
+def _versions(api, kind):
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in api.objects(kind)}
 
 
 @asynccontextmanager
