@@ -29,10 +29,13 @@ class DomainWorld:
         self.now_s = START_S
         self.stale = None
         self.leads = True
+        #: Seconds between a decision and its writes.
+        self.late_s = 0.0
         self.power = {}
         self.broken_nodes = set()
         #: Names of domains that the test has made unreadable.
         self.unread = set()
+        self.unread_budgets = set()
         self.failures = Failures(CollectorRegistry())
         self.domains = Reflector(client, POWER_DOMAINS, decode_kind(PowerDomain))
         self.nodes = Reflector(client, NODES, decode_node)
@@ -47,7 +50,7 @@ class DomainWorld:
             sight=self,
             budgets=NodeBudgets(
                 self.budgets,
-                lambda sent: BudgetWriter(writer, sent, clock=lambda: self.now_s, concurrency=4),
+                lambda sent: BudgetWriter(writer, sent, clock=lambda: self.now_s + self.late_s, concurrency=1),
                 term=self.own_term,
                 enforces=enforces,
                 clock=lambda: self.now_s,
@@ -101,8 +104,11 @@ class DomainWorld:
                 name: each.resource_version for name, each in self.nodes.store.items()
             }
             budgets = {name: each.metadata.resource_version for name, each in self.budgets.store.items()}
-            known_budgets = _versions(self.api, "NodePowerBudget") == budgets | dict.fromkeys(self.budgets.invalid)
-            return known == stored and invalid == self.unread and nodes and known_budgets
+            all_budgets = _versions(self.api, "NodePowerBudget")
+            for name in self.budgets.invalid:
+                budgets[name] = all_budgets.get(name)
+            follows = nodes and budgets == all_budgets and self.budgets.invalid.keys() == self.unread_budgets
+            return known == stored and invalid == self.unread and follows
 
         for _ in range(10_000):
             if current():

@@ -47,7 +47,8 @@ class NodeBudgets:
             return None
         now_s, store = self._clock(), self._budgets.store
         self._sent.retain({*store, *nodes})
-        seen = {NodeName(name): self._sent.seen(name, store.get(name), now_s) for name in (*store, *nodes)}
+        readable = {*store, *nodes} - self._budgets.invalid.keys()
+        seen = {NodeName(name): self._sent.seen(name, store.get(name), now_s) for name in readable}
         return SeenBudgets(
             now_s=now_s,
             term=self._own_term(),

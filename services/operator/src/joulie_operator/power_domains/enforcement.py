@@ -208,7 +208,9 @@ def _node(tree: BudgetTree, facts: BudgetNode, budgets: SeenBudgets, *, settling
     """Return a node with its ask and report as they count."""
     name = facts.name
     seen = budgets.seen.get(name, SeenBudget())
-    node = replace(facts, ask=seen.ask, report=seen.report, renewed_s=seen.renewed_s)
+    # The agent of another boot has not answered.
+    answered = seen.report is not None and seen.report.identity == facts.identity
+    node = replace(facts, ask=seen.ask, report=seen.report, renewed_s=seen.renewed_s if answered else None)
     if name in budgets.bootless or name in budgets.unreadable:
         node = replace(node, min_mw=None)
     if settling and node.renewed_s is None:

@@ -17,8 +17,8 @@ from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec
 
 #: A watch shows a write sooner; after it the write is sent again, on the version that it was sent on.
 UNSEEN_S: Final = 30.0
-#: Renewals of a node that are remembered.
-_MOST_RENEWALS: Final = 32
+#: Renewals of a node that are remembered: more than in the time for which a silent agent keeps a limit.
+_MOST_RENEWALS: Final = 128
 #: Below all terms of leaders.
 NO_TERM: Final = -1
 
@@ -142,9 +142,14 @@ class SentLimits:
 
     def _renewed(self, name: str, sent: SentLimit) -> None:
         renewals = self._renewals.setdefault(name, [])
-        renewals.append((sent.spec.renewal, sent.at_s))
-        del renewals[:-_MOST_RENEWALS]
+        if not renewals or renewals[-1][0] < sent.spec.renewal:
+            renewals.append((sent.spec.renewal, sent.at_s))
+            del renewals[:-_MOST_RENEWALS]
 
     def _renewed_s(self, name: str, repeated: int | None) -> float | None:
-        times = [at_s for renewal, at_s in self._renewals.get(name, ()) if repeated is not None and renewal <= repeated]
-        return max(times, default=None)
+        renewals = self._renewals.get(name, [])
+        known = [each for each in renewals if repeated is not None and each[0] <= repeated]
+        if not known:
+            return None
+        renewals[:] = renewals[len(known) - 1 :]
+        return known[-1][1]
