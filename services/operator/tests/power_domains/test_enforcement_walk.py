@@ -79,6 +79,10 @@ class Walk:
         elif draw < 0.80:
             world.now_s += chance.choice((30.0, 120.0))
         await world.look(chance.uniform(0.1, 20.0))
+        if chance.random() < 0.5:
+            # Before the watches show what was written.
+            world.demand(**{name: chance.choice((50, 500))})
+            await world.leader.controller.look()
         for each in chance.sample(sorted(world.machines), k=3):
             old = self.copies.get(each) if chance.random() < 0.2 else None
             world.answer(each, stale={each: old})
