@@ -208,6 +208,7 @@ async def test_a_silent_node_does_not_hold_up_a_new_leader_for_more_than_a_minut
 async def test_a_silent_node_counts_with_its_limit_as_long_as_its_actuator_keeps_it(enforced):
     await two_nodes(enforced)
     enforced.machines["n2"].silent = True
+    before = enforced.spec("n2")
     for _ in range(58):
         await enforced.look(60)
         enforced.answer()
@@ -219,6 +220,10 @@ async def test_a_silent_node_counts_with_its_limit_as_long_as_its_actuator_keeps
     assert enforced.limits()["n1"] == 100
     await enforced.look(60)
     assert enforced.sum_watts() == 300
+    # A renewal changes nothing that was asked.
+    after = enforced.spec("n2")
+    assert after["renewal"] > before["renewal"]
+    assert after | {"renewal": before["renewal"]} == before
     assert enforced.leader.status("rack")["inForceWatts"] == 600
 
 
@@ -448,3 +453,33 @@ async def test_nothing_is_written_while_the_budgets_may_be_out_of_date(enforced,
     enforced.put("rack", 300, nodeSelector={"rack": "a"})
     await enforced.look(300)
     assert len(enforced.api.requests.writes()) == count
+
+
+async def test_a_node_that_shall_be_released_from_now_on_is_told_at_once(enforced):
+    await two_nodes(enforced)
+    enforced.put("rack", 600, nodeSelector={"rack": "a"}, onLostControl="Release")
+    count = len(asks(enforced))
+    await enforced.look(1)
+    assert {each.json()["spec"]["onLostControl"] for each in asks(enforced)[count:]} == {"Release"}
+    assert len(asks(enforced)[count:]) == 2
+
+
+async def test_a_hostile_budget_is_made_room_for_by_a_new_leader_at_once(enforced):
+    await two_nodes(enforced)
+    enforced.api.patch("NodePowerBudget", "n1", {"spec": {"limitWatts": "many"}})
+    await enforced.elect()
+    enforced.leader.unread_budgets = {"n1"}
+    await enforced.look(1)
+    assert enforced.limits()["n2"] == 100
+
+
+@pytest.mark.parametrize("report", [{"renewal": 10**9}, {"inForceWatts": 10**6}, {"sequence": 10**9}])
+async def test_a_hostile_report_makes_no_node_freer(enforced, report):
+    await two_nodes(enforced)
+    enforced.machines["n2"].silent = True
+    enforced.api.patch("NodePowerBudget", "n2", {"status": report})
+    for _ in range(6):
+        await enforced.look(60)
+        enforced.answer()
+    assert enforced.limits()["n1"] <= 400
+    assert enforced.leader.status("rack")["silentNodes"] == 1
