@@ -473,7 +473,7 @@ async def test_a_hostile_budget_is_made_room_for_by_a_new_leader_at_once(enforce
     assert enforced.limits()["n2"] == 100
 
 
-@pytest.mark.parametrize("report", [{"renewal": 10**9}, {"inForceWatts": 10**6}, {"sequence": 10**9}])
+@pytest.mark.parametrize("report", [{"renewal": 2**63 - 1}, {"inForceWatts": 1e308}, {"sequence": 2**63 - 1}])
 async def test_a_hostile_report_makes_no_node_freer(enforced, report):
     await two_nodes(enforced)
     enforced.machines["n2"].silent = True
@@ -483,3 +483,23 @@ async def test_a_hostile_report_makes_no_node_freer(enforced, report):
         enforced.answer()
     assert enforced.limits()["n1"] <= 400
     assert enforced.leader.status("rack")["silentNodes"] == 1
+
+
+async def test_a_budget_whose_numbers_have_come_to_their_end_holds_up_no_other_node(enforced):
+    await two_nodes(enforced)
+    enforced.api.patch("NodePowerBudget", "n1", {"spec": {"renewal": 2**63 - 1, "sequence": 2**63 - 1}})
+    enforced.put("rack", 400, nodeSelector={"rack": "a"})
+    await enforced.look(1)
+    # Nobody of this term has written that: the Lease counts one more transition first.
+    assert enforced.limits() == {"n1": 400, "n2": 200}
+    enforced.leader.term = 2
+    await enforced.look(1)
+    assert enforced.spec("n1")["renewal"] == 2**63 - 1
+    assert enforced.limits()["n2"] < 200
+
+
+async def test_nodes_of_a_broken_tree_that_was_to_be_observed_are_freed(enforced):
+    await two_nodes(enforced)
+    enforced.put("rack", 600, nodeSelector={"rack": "a"}, parent="gone", mode="Observe")
+    await enforced.look(1)
+    assert enforced.limits() == {}
