@@ -84,8 +84,7 @@ async def _within(api: FakeApiServer, seen: int, watts: int, part: str, key: str
     """Return when the sum of the limits of all nodes was first within the limit; each takes a request at least."""
     count = api.count("Node")
     while True:
-        while len(api.requests) < seen + count:
-            await asyncio.sleep(0.01)
+        await api.wait_for(lambda: len(api.requests) >= seen + count, timeout_s=60.0)
         limits = [each.get(part, {}).get(key) for each in api.objects("NodePowerBudget")]
         if len(limits) == count and None not in limits and sum(limits) <= watts:
             return time.monotonic()

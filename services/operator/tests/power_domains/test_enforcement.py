@@ -251,7 +251,7 @@ async def test_a_node_that_starts_again_or_is_replaced_is_another_one(enforced):
     enforced.reboot("n1")
     await enforced.look(1)
     spec = enforced.spec("n1")
-    assert (spec["bootID"], "ceilingWatts" in spec) == ("boot-2", False)
+    assert (spec["bootID"], "ceilingWatts" in spec, "limitWatts" in spec) == ("boot-2", False, False)
     # Until it has answered it counts as unlimited, and others make room.
     assert enforced.limits()["n2"] == 100
     await enforced.settle()
