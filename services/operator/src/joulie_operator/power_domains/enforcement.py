@@ -103,7 +103,7 @@ class EnforcedDomain:
 
 @dataclass(frozen=True, slots=True)
 class EnforcedTree:
-    """What was decided about a tree."""
+    """Decision about a tree, and the state of its domains by name."""
 
     decision: BudgetDecision
     observed: Mapping[str, ObservedDomain]
