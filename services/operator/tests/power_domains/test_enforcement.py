@@ -196,7 +196,7 @@ async def test_a_silent_node_does_not_hold_up_a_new_leader_for_more_than_a_minut
     await enforced.look(59)
     assert enforced.limits() == {"n1": 400, "n2": 200}
     await enforced.look(1)
-    # Nobody knows for how long its agent has been away: it counts as unlimited.
+    # No one knows for how long its agent has been away: it counts as unlimited.
     assert enforced.limits() == {"n1": 500, "n2": 200}
     assert enforced.leader.status("rack")["inForceWatts"] == 900
     enforced.answer()
@@ -207,8 +207,12 @@ async def test_a_silent_node_does_not_hold_up_a_new_leader_for_more_than_a_minut
 
 async def test_a_silent_node_counts_with_its_limit_as_long_as_its_actuator_keeps_it(enforced):
     await two_nodes(enforced)
+    for limit_watts in (500, 600):
+        enforced.put("rack", limit_watts, nodeSelector={"rack": "a"})
+        await enforced.settle()
     enforced.machines["n2"].silent = True
     before = enforced.spec("n2")
+    assert before["ceilingWatts"] < before["limitWatts"] == 200
     for _ in range(58):
         await enforced.look(60)
         enforced.answer()
@@ -336,7 +340,7 @@ async def test_a_deletion_on_a_version_that_has_passed_removes_nothing(enforced)
     enforced.api.faults.add(Delay(0.3), verb="delete", path="nodepowerbudgets/n1", times=1)
     leaving = asyncio.create_task(enforced.look())
     await enforced.api.wait_for(lambda: any(each.verb == "delete" for each in asks(enforced)))
-    # Meanwhile somebody else writes it.
+    # Meanwhile another client writes it.
     enforced.api.patch("NodePowerBudget", "n1", {"metadata": {"labels": {"a": "b"}}})
     await leaving
     assert enforced.budget("n1") is not None
@@ -490,7 +494,7 @@ async def test_a_budget_whose_numbers_have_come_to_their_end_holds_up_no_other_n
     enforced.api.patch("NodePowerBudget", "n1", {"spec": {"renewal": 2**63 - 1, "sequence": 2**63 - 1}})
     enforced.put("rack", 400, nodeSelector={"rack": "a"})
     await enforced.look(1)
-    # Nobody of this term has written that: the Lease counts one more transition first.
+    # No leader of this term has written that: the Lease counts one more transition first.
     assert enforced.limits() == {"n1": 400, "n2": 200}
     enforced.leader.term = 2
     await enforced.look(1)
