@@ -507,3 +507,14 @@ async def test_nodes_of_a_broken_tree_that_was_to_be_observed_are_freed(enforced
     enforced.put("rack", 600, nodeSelector={"rack": "a"}, parent="gone", mode="Observe")
     await enforced.look(1)
     assert enforced.limits() == {}
+
+
+async def test_nothing_is_deleted_by_what_may_be_out_of_date(enforced, monkeypatch):
+    await two_nodes(enforced)
+    await enforced.elect(enforces=False)
+    monkeypatch.setattr(enforced.leader.budgets, "stale_reason", lambda: "no contact for 40 s")
+    await enforced.look()
+    assert enforced.limits().keys() == {"n1", "n2"}
+    monkeypatch.undo()
+    await enforced.look()
+    assert enforced.limits() == {}
