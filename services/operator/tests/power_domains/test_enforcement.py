@@ -518,3 +518,15 @@ async def test_nothing_is_deleted_by_what_may_be_out_of_date(enforced, monkeypat
     monkeypatch.undo()
     await enforced.look()
     assert enforced.limits() == {}
+
+
+async def test_a_leader_whose_term_is_not_above_what_is_stored_deletes_nothing(enforced):
+    await two_nodes(enforced)
+    await enforced.elect()
+    enforced.leader.term = 1
+    enforced.put("rack", 600, nodeSelector={"rack": "a"}, mode="Observe")
+    await enforced.look()
+    assert enforced.limits().keys() == {"n1", "n2"}
+    enforced.leader.term = 2
+    await enforced.look()
+    assert enforced.limits() == {}
