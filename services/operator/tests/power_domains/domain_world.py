@@ -36,6 +36,7 @@ class DomainWorld:
         #: Names of domains that the test has made unreadable.
         self.unread = set()
         self.unread_budgets = set()
+        self.unread_nodes = set()
         self.failures = Failures(CollectorRegistry())
         self.domains = Reflector(client, POWER_DOMAINS, decode_kind(PowerDomain))
         self.nodes = Reflector(client, NODES, decode_node)
@@ -100,9 +101,11 @@ class DomainWorld:
             }
             store, invalid = self.domains.store, self.domains.invalid.keys()
             known = {name: each.metadata.resource_version for name, each in store.items() if name not in self.unread}
-            nodes = _versions(self.api, "Node") == {
-                name: each.resource_version for name, each in self.nodes.store.items()
-            }
+            known_nodes = {name: each.resource_version for name, each in self.nodes.store.items()}
+            all_nodes = _versions(self.api, "Node")
+            for name in self.unread_nodes:
+                known_nodes[name] = all_nodes[name]
+            nodes = all_nodes == known_nodes and self.nodes.invalid.keys() == self.unread_nodes
             budgets = {name: each.metadata.resource_version for name, each in self.budgets.store.items()}
             all_budgets = _versions(self.api, "NodePowerBudget")
             for name in self.budgets.invalid:

@@ -530,3 +530,21 @@ async def test_a_leader_whose_term_is_not_above_what_is_stored_deletes_nothing(e
     enforced.leader.term = 2
     await enforced.look()
     assert enforced.limits() == {}
+
+
+async def test_the_largest_sum_is_that_within_the_present_limit(enforced):
+    await two_nodes(enforced)
+    enforced.put("rack", 400, nodeSelector={"rack": "a"})
+    await enforced.settle()
+    await enforced.look(60)
+    assert enforced.leader.status("rack")["largestInForceWatts"] == 400
+
+
+async def test_the_node_of_an_object_that_cannot_be_read_keeps_its_limit(enforced):
+    await two_nodes(enforced)
+    labels = {"metadata": {"labels": {"rack": ["a"]}}}
+    enforced.api.patch("Node", "n1", labels)
+    await enforced.elect()
+    enforced.leader.unread_nodes = {"n1"}
+    await enforced.look()
+    assert "n1" in enforced.limits()
