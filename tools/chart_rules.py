@@ -34,6 +34,7 @@ def text() -> str:
             ("sleep", permissions.sleep),
             ("savings", permissions.savings),
             ("power-domains", permissions.power_domains),
+            ("power-budgets", permissions.power_budgets),
             ("holders", permissions.holders),
             ("node-pods", permissions.node_pods),
             ("class-limits", permissions.class_limits),

@@ -126,7 +126,7 @@ def schema() -> _Schema:
                         "ui": _closed({"enabled": _FLAG, "port": _PORT, "host": _TEXT}),
                         "sleep": _closed({"enabled": _FLAG}),
                         "savings": _closed({"enabled": _FLAG}),
-                        "powerDomains": _closed({"enabled": _FLAG}),
+                        "powerDomains": _closed({"enabled": _FLAG, "enforce": _FLAG}),
                         "admissionPolicy": _closed({"enabled": _FLAG}),
                         "resources": _OBJECT,
                         **_PLACEMENT,

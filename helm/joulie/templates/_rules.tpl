@@ -143,11 +143,31 @@
 - apiGroups: [joulie.io]
   resources: [powerdomains/status]
   verbs: [patch]
+# Limits of nodes that are limited no more.
+- apiGroups: [joulie.io]
+  resources: [nodepowerbudgets]
+  verbs: [list, watch, delete]
 {{- end -}}
 {{- define "joulie.writes.operator.power-domains" -}}
 - apiGroups: [joulie.io]
   apiVersions: ['*']
   resources: [powerdomains/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodepowerbudgets]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
+{{- define "joulie.rules.operator.power-budgets" -}}
+# Limits of nodes.
+- apiGroups: [joulie.io]
+  resources: [nodepowerbudgets]
+  verbs: [create, patch]
+{{- end -}}
+{{- define "joulie.writes.operator.power-budgets" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodepowerbudgets]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
@@ -163,6 +183,14 @@
 - apiGroups: [joulie.io]
   resources: [nodehardwares/status, telemetryprofiles/status]
   verbs: [patch]
+# The limit of the agent's own node.
+- apiGroups: [joulie.io]
+  resources: [nodepowerbudgets]
+  verbs: [get, list, watch]
+# What is in force of it.
+- apiGroups: [joulie.io]
+  resources: [nodepowerbudgets/status]
+  verbs: [patch]
 {{- end -}}
 {{- define "joulie.writes.agent.cluster" -}}
 - apiGroups: [joulie.io]
@@ -172,6 +200,10 @@
 - apiGroups: [joulie.io]
   apiVersions: ['*']
   resources: [nodehardwares/status, telemetryprofiles/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodepowerbudgets/status]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.agent.namespace" -}}
@@ -304,7 +336,7 @@
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
-  resources: [nodehardwares, nodebmcs, nodesleeppolicies, powerdomains]
+  resources: [nodehardwares, nodebmcs, nodesleeppolicies, powerdomains, nodepowerbudgets]
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes, pods]

@@ -113,6 +113,7 @@ def test_manifests_are_plain_json_and_the_same_every_time():
         "joulie.io_balloonspolicies.yaml",
         "joulie.io_nodebmcs.yaml",
         "joulie.io_nodehardwares.yaml",
+        "joulie.io_nodepowerbudgets.yaml",
         "joulie.io_nodepowerprofiles.yaml",
         "joulie.io_nodesleeppolicies.yaml",
         "joulie.io_nodetwins.yaml",

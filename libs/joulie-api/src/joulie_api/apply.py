@@ -115,17 +115,33 @@ class FencedWriter:
             await self._client.merge_patch(res, name, body, field_manager=self._field_manager)
         self._on_write(res.kind, WriteResult.APPLIED)
 
+    async def create(self, res: Resource, name: str, body: Mapping[str, Any]) -> None:
+        """Create a cluster-scoped object; apiVersion, kind and metadata.name are filled in. Raise as `apply`.
+
+        Raises:
+            AlreadyExists: an object of that name exists.
+        """
+        named = {"apiVersion": res.api_version, "kind": res.kind, **body}
+        named["metadata"] = {**body.get("metadata", {}), "name": name}
+        async with self._permission(res.kind):
+            await self._client.create(res, named)
+        self._on_write(res.kind, WriteResult.APPLIED)
+
     async def evict(self, name: str, namespace: str) -> None:
         """Evict a pod. Raise as `joulie_api.client.KubeClient.evict`, and NotLeader."""
         async with self._permission(_EVICTION):
             await self._client.evict(name, namespace)
         self._on_write(_EVICTION, WriteResult.APPLIED)
 
-    async def delete(self, res: Resource, name: str, namespace: str | None = None) -> bool:
-        """Delete an object; return False if it did not exist. Raise as `apply`, without NotFound."""
+    async def delete(self, res: Resource, name: str, namespace: str | None = None, *, version: str = "") -> bool:
+        """Delete an object; return False if it did not exist. Raise as `apply`, without NotFound.
+
+        Raises:
+            Conflict: a `version` is given, and the object has another resourceVersion.
+        """
         async with self._permission(res.kind):
             try:
-                await self._client.delete(res, name, namespace)
+                await self._client.delete(res, name, namespace, version=version)
             except NotFound:
                 deleted = False
             else:

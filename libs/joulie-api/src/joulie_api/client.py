@@ -273,13 +273,15 @@ class KubeClient:
         }
         await self.request("POST", PODS.object_path(name, namespace, "eviction"), body=body)
 
-    async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
-        """Delete an object, with background propagation.
+    async def delete(self, res: Resource, name: str, namespace: str | None = None, *, version: str = "") -> None:
+        """Delete an object, with background propagation; with a `version` only where that is its resourceVersion.
 
         Raises:
             NotFound: it does not exist.
+            Conflict: it has another version.
         """
-        await self.request("DELETE", res.object_path(name, namespace))
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}}
+        await self.request("DELETE", res.object_path(name, namespace), body=body if version else None)
 
     async def request(
         self,

@@ -89,6 +89,14 @@ class Elector:
         """
         return self._clock is not None and self._candidate.is_leading(self._clock())
 
+    def term(self, above: int = -1) -> int | None:
+        """Return the number of this leader: it grows with each change of leader, and with each restart of one.
+
+        None while this process does not lead, or where the number is not more than `above`: a Lease that was deleted
+        counts from 0 again. Then the next renewal of the lease makes it more.
+        """
+        return self._candidate.transitions(above) if self.is_leading() else None
+
     @property
     def holder(self) -> str:
         """Holder of the lease when last read, "" if none."""

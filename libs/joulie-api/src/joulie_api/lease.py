@@ -83,6 +83,7 @@ class LeaseCandidate:
         self._seen_at = 0.0
         #: Start of the last write by this process that the server accepted; None while not holding.
         self._renewed_at: float | None = None
+        self._least_transitions = 0
 
     @property
     def holding(self) -> bool:
@@ -101,6 +102,19 @@ class LeaseCandidate:
     def is_leading(self, now: float) -> bool:
         """Return whether this process may act as leader at `now`."""
         return now < self.lead_until
+
+    def transitions(self, above: int) -> int | None:
+        """Return `leaseTransitions` of the lease that is held, where it is more than `above`.
+
+        Else None; where the lease is held, the next renewal makes it so much, up to the most that a Lease can have.
+        """
+        if self.lease is None or not self.holding:
+            return None
+        found = self.lease.spec.lease_transitions or 0
+        if found <= above:
+            self._least_transitions = above + 1
+            return None
+        return found
 
     def on_read(self, lease: Lease | None, now: float) -> None:
         """Record the lease as read from the server."""
@@ -144,5 +158,5 @@ class LeaseCandidate:
             lease_duration_seconds=math.ceil(self._lease_duration_s),
             acquire_time=acquired,
             renew_time=wall,
-            lease_transitions=min(transitions, _MOST),
+            lease_transitions=min(max(transitions, self._least_transitions), _MOST),
         )

@@ -22,6 +22,7 @@ from joulie_api.resources import (
     NAMESPACES,
     NODE_BMCS,
     NODE_HARDWARES,
+    NODE_POWER_BUDGETS,
     NODE_POWER_PROFILES,
     NODE_RESOURCE_TOPOLOGIES,
     NODE_SLEEP_POLICIES,
@@ -92,8 +93,10 @@ class Permissions:
     sleep: tuple[Grant, ...] = ()
     #: In the namespace that the service runs in, only where savings are estimated.
     savings: tuple[Grant, ...] = ()
-    #: In the cluster, only where power domains are observed.
+    #: In the cluster, only where power domains are observed or enforced.
     power_domains: tuple[Grant, ...] = ()
+    #: In the cluster, only where they are enforced.
+    power_budgets: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed.
     holders: tuple[Grant, ...] = ()
     #: In the cluster, only where the holders of devices are followed or energy by pod is added up.
@@ -105,7 +108,15 @@ class Permissions:
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
         of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits)
-        scopes = (self.cluster, self.namespace, self.sleep, self.savings, self.power_domains, *of_nodes)
+        scopes = (
+            self.cluster,
+            self.namespace,
+            self.sleep,
+            self.savings,
+            self.power_domains,
+            self.power_budgets,
+            *of_nodes,
+        )
         return tuple(grant for scope in scopes for grant in scope)
 
 
@@ -150,7 +161,9 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             power_domains=(
                 Grant((POWER_DOMAINS,), _READ),
                 Grant((POWER_DOMAINS,), ("patch",), subresource="status", reason="What is observed."),
+                Grant((NODE_POWER_BUDGETS,), (*_READ, "delete"), reason="Limits of nodes that are limited no more."),
             ),
+            power_budgets=(Grant((NODE_POWER_BUDGETS,), ("create", "patch"), reason="Limits of nodes."),),
         ),
         "agent": Permissions(
             cluster=(
@@ -158,6 +171,8 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODE_POWER_PROFILES,), _READ),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _OWN),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), ("patch",), subresource="status"),
+                Grant((NODE_POWER_BUDGETS,), ("get", *_READ), reason="The limit of the agent's own node."),
+                Grant((NODE_POWER_BUDGETS,), ("patch",), subresource="status", reason="What is in force of it."),
             ),
             namespace=(
                 Grant(
@@ -202,7 +217,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 VIEWER: Final = Permissions(
     cluster=(
         Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
-        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES, POWER_DOMAINS), ("list",)),
+        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES, POWER_DOMAINS, NODE_POWER_BUDGETS), ("list",)),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
         Grant((API_SERVICES,), ("list",), reason="To find the extender."),

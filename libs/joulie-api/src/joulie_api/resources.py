@@ -100,6 +100,9 @@ NODE_BMCS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodebmcs", "NodeBMC
 NODE_SLEEP_POLICIES: Final = Resource(
     _JOULIE_GROUP, _JOULIE_VERSION, "nodesleeppolicies", "NodeSleepPolicy", namespaced=False
 )
+NODE_POWER_BUDGETS: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "nodepowerbudgets", "NodePowerBudget", namespaced=False
+)
 POWER_DOMAINS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "powerdomains", "PowerDomain", namespaced=False)
 #: Of a project of Kubernetes; not every cluster has it.
 NODE_RESOURCE_TOPOLOGIES: Final = Resource(

@@ -7,7 +7,7 @@ import pytest
 
 from joulie_api.errors import DecodeError
 from joulie_api.wire.metadata import WireCondition, WireConditions, WireOwner, controller_of
-from joulie_api.wire.nodes import WireTaint, decode_node_state
+from joulie_api.wire.nodes import WireTaint, decode_node, decode_node_state
 from joulie_api.wire.pods import WirePorts
 from joulie_api.wire.secrets import decode_secret
 
@@ -60,6 +60,13 @@ def test_the_state_of_a_node_is_its_taints_and_what_its_kubelet_reports():
     assert list(state.taints) == [WireTaint("team", "NoExecute", "a", "2026-01-01T00:00:00Z")]
     assert (state.report.boot_id, state.report.holds("Ready")) == ("b", True)
     assert msgspec.to_builtins(state.taints) == [taint]
+
+
+@pytest.mark.parametrize(
+    ("status", "boot_id"), [({"nodeInfo": {"bootID": "b"}}, "b"), ({"nodeInfo": None}, ""), ({}, ""), (None, "")]
+)
+def test_a_node_has_the_boot_that_its_kubelet_reports(status, boot_id):
+    assert decode_node(encode({"metadata": {"name": "n1"}, "status": status})).boot_id == boot_id
 
 
 @pytest.mark.parametrize(

@@ -25,5 +25,7 @@ class Node:
     #: The same before anything is set aside or taken out for being unhealthy; extended resources only.
     capacity: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
+    #: `status.nodeInfo.bootID`, of any length; empty: not known.
+    boot_id: str = ""
     #: It has a taint that keeps pods away, beside those of sleeping nodes and of Kubernetes' node controller.
     tainted: bool = False

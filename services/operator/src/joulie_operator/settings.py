@@ -40,6 +40,8 @@ class PowerDomainsMode(StrEnum):
     OFF = "Off"
     #: They are read and their status is written; nothing is lowered.
     OBSERVE = "Observe"
+    #: Nodes below trees of domains of mode Enforce are limited; other trees are observed.
+    ENFORCE = "Enforce"
 
 
 def _known_policy(name: str) -> str:
@@ -170,8 +172,9 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     """Whether it is estimated what Joulie saves: docs/savings.md. Needs further permissions in the operator's
     namespace, which the chart grants with `operator.savings.enabled`."""
     power_domains: PowerDomainsMode = PowerDomainsMode.OFF
-    """`Observe`: the status of PowerDomains tells what would be allocated, and nothing is lowered:
-    docs/power-budgets.md. Needs further permissions, which the chart grants with `operator.powerDomains.enabled`."""
+    """`Observe`: the status of PowerDomains tells what would be allocated, and nothing is lowered. `Enforce`: nodes are
+    limited where every domain of a tree says `mode: Enforce`. docs/power-budgets.md. Needs further permissions, which
+    the chart grants with `operator.powerDomains.enabled` and `enforce`."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

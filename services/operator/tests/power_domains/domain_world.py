@@ -8,12 +8,14 @@ from prometheus_client import CollectorRegistry
 from joulie_api.apply import FencedWriter
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.budget import BudgetNode
-from joulie_core.kinds import PowerDomain
+from joulie_core.kinds import NodePowerBudget, PowerDomain
+from joulie_operator.power_domains.budget_writer import BudgetWriter
+from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
-from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, unknown_node
+from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, identity_of, unknown_node
 from joulie_testing.api import make_node, make_power_domain
 
 START_S = 1_800_000_000.0
@@ -22,30 +24,48 @@ START_S = 1_800_000_000.0
 class DomainWorld:
     """Everything around one controller; `power` has highest, lowest, wanted and drawn watts by node."""
 
-    def __init__(self, api, client):
+    def __init__(self, api, client, *, enforces=False):
         self.api = api
         self.now_s = START_S
         self.stale = None
         self.leads = True
+        #: Seconds between a decision and its writes.
+        self.late_s = 0.0
         self.power = {}
         self.broken_nodes = set()
         #: Names of domains that the test has made unreadable.
         self.unread = set()
+        self.unread_budgets = set()
+        self.unread_nodes = set()
         self.failures = Failures(CollectorRegistry())
         self.domains = Reflector(client, POWER_DOMAINS, decode_kind(PowerDomain))
         self.nodes = Reflector(client, NODES, decode_node)
-        for reflector in (self.domains, self.nodes):
+        self.budgets = Reflector(client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
+        for reflector in (self.domains, self.nodes, self.budgets):
             reflector.report_to(self.failures)
+        writer = FencedWriter(client, "joulie-operator", guard=lambda: self.leads)
+        self.term = 0
         parts = PowerDomainParts(
             domains=self.domains,
             nodes=self.nodes,
             sight=self,
-            writer=FencedWriter(client, "joulie-operator", guard=lambda: self.leads),
+            budgets=NodeBudgets(
+                self.budgets,
+                lambda sent: BudgetWriter(writer, sent, clock=lambda: self.now_s + self.late_s, concurrency=1),
+                term=self.own_term,
+                enforces=enforces,
+                clock=lambda: self.now_s,
+            ),
+            writer=writer,
             stale_reason=lambda: self.stale,
             failures=self.failures,
             wall=lambda: self.now_s,
+            clock=lambda: self.now_s,
         )
         self.controller = PowerDomainController(parts)
+
+    def own_term(self, above):
+        return self.term if self.leads and self.term > above else None
 
     def node(self, node):
         if node.name in self.broken_nodes:
@@ -54,7 +74,7 @@ class DomainWorld:
             return unknown_node(node)
         highest, lowest, wanted, drawn = self.power[node.name]
         budget = BudgetNode(
-            node.name, node.uid, highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
+            node.name, identity_of(node), highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
         )
         return DomainNode(budget, DrawnReading(drawn, measured=True))
 
@@ -81,13 +101,22 @@ class DomainWorld:
             }
             store, invalid = self.domains.store, self.domains.invalid.keys()
             known = {name: each.metadata.resource_version for name, each in store.items() if name not in self.unread}
-            names = {each["metadata"]["name"] for each in self.api.objects("Node")}
-            return known == stored and invalid == self.unread and names == self.nodes.store.keys()
+            known_nodes = {name: each.resource_version for name, each in self.nodes.store.items()}
+            all_nodes = _versions(self.api, "Node")
+            for name in self.unread_nodes:
+                known_nodes[name] = all_nodes[name]
+            nodes = all_nodes == known_nodes and self.nodes.invalid.keys() == self.unread_nodes
+            budgets = {name: each.metadata.resource_version for name, each in self.budgets.store.items()}
+            all_budgets = _versions(self.api, "NodePowerBudget")
+            for name in self.budgets.invalid:
+                budgets[name] = all_budgets.get(name)
+            follows = nodes and budgets == all_budgets and self.budgets.invalid.keys() == self.unread_budgets
+            return known == stored and invalid == self.unread and follows
 
-        for _ in range(1_000):
+        for _ in range(10_000):
             if current():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
         raise AssertionError("the watches do not follow")
 
     def status(self, name):
@@ -104,10 +133,14 @@ class DomainWorld:
         return [each for each in self.api.requests if each.verb in {"create", "replace", "patch", "apply", "delete"}]
 
 
+def _versions(api, kind):
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in api.objects(kind)}
+
+
 @asynccontextmanager
-async def domain_world(api, client):
-    world = DomainWorld(api, client)
-    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes)]
+async def domain_world(api, client, **options):
+    world = DomainWorld(api, client, **options)
+    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes, world.budgets)]
     try:
         yield world
     finally:

@@ -226,7 +226,7 @@ async def test_floors_that_do_not_fit_are_told_with_both_numbers(world):
         {"limit_watts": -1},
         {"limit_watts": 10**30},
         {"limit_watts": "many"},
-        {"mode": "Enforce"},
+        {"mode": "Shed"},
         {"basis": "Server"},
         {"parent": "x" * 10_000},
         {"parent": {"name": "feed"}},
@@ -266,7 +266,7 @@ async def test_a_domain_that_can_be_read_no_more_sets_its_tree_aside(world):
     world.put("rack", parent="feed", nodeSelector={"rack": "a"})
     world.put_node("n1", rack="a")
     await world.look()
-    world.put("feed", mode="Enforce")
+    world.put("feed", mode="Shed")
     world.unread = {"feed"}
     await world.look(10)
     assert world.condition("rack", "Accepted") == (
@@ -322,7 +322,7 @@ _SPECS = st.fixed_dictionaries(
     optional={
         "parent": st.sampled_from((*_NAMES, "gone")),
         "nodeSelector": st.sampled_from(({"rack": "a"}, {"rack": "b"}, {"rack": "c"})),
-        "mode": st.sampled_from(("Observe", "Enforce")),
+        "mode": st.sampled_from(("Observe", "Shed")),
         "reserveWatts": st.integers(0, 100),
         "onLostControl": st.sampled_from(("KeepGuaranteed", "Release", "Nothing")),
     },
@@ -348,7 +348,7 @@ async def test_nothing_is_ever_written_but_the_status_of_power_domains(tmp_path_
                 world.unread = {
                     name
                     for name, spec in specs.items()
-                    if spec.get("mode") == "Enforce"
+                    if spec.get("mode") == "Shed"
                     or spec.get("onLostControl") == "Nothing"
                     or spec.get("reserveWatts", 0) >= spec["limitWatts"]
                 }

@@ -78,7 +78,7 @@ def watts(known):
 def test_highest_and_lowest_power_are_those_of_the_hardware():
     known = Known()
     assert watts(known) == (560, 200)
-    assert (known.found.budget.name, known.found.budget.identity) == ("n1", "u1")
+    assert (known.found.budget.name, known.found.budget.identity) == ("n1", "u1/")
 
 
 def test_a_node_that_is_not_managed_or_was_not_read_is_unknown():

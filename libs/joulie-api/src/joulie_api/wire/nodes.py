@@ -65,6 +65,7 @@ class _NodeSpec(_TaintedSpec):
 class _NodeStatus(msgspec.Struct):
     allocatable: WireQuantities | None = None
     capacity: WireQuantities | None = None
+    nodeInfo: _NodeInfo | None = None  # noqa: N815 - wire name
 
 
 class _Node(msgspec.Struct):
@@ -98,6 +99,7 @@ def decode_node(raw: bytes) -> Node:
         allocatable=quantities(wire.status.allocatable if wire.status else None),
         capacity=_extended(wire.status.capacity if wire.status else None),
         deleting=meta.deletion_timestamp is not None,
+        boot_id=wire.status.nodeInfo.boot_id if wire.status and wire.status.nodeInfo else "",
         tainted=any(map(_is_lasting, (wire.spec.taints if wire.spec else None) or ())),
     )
 

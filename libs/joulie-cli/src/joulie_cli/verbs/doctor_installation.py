@@ -25,6 +25,7 @@ KINDS: Final = (
     "nodebmcs",
     "nodesleeppolicies",
     "powerdomains",
+    "nodepowerbudgets",
 )
 #: The oldest Kubernetes that Joulie runs on.
 _OLDEST: Final = (1, 29)

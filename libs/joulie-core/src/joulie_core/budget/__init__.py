@@ -7,7 +7,7 @@ from joulie_core.budget.allocate import Allocator, NodeWants, wants_of
 from joulie_core.budget.binding import BindingLimit, LimitSource, binding_limit
 from joulie_core.budget.floors import floors_of
 from joulie_core.budget.ledger import BudgetNode, LeaseTimes, LimitAsk, LimitReport, may_be_in_force_mw, supersedes
-from joulie_core.budget.observe import LoweredShare, Observation, ObservedDomain, observe
+from joulie_core.budget.observe import LoweredShare, Observation, ObservedDomain, domains_of, observe
 from joulie_core.budget.split import BudgetDevice, DeviceSplit, split_budget
 from joulie_core.budget.transitions import BudgetDecision, BudgetPlanner, DomainSums
 from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, DomainProblem, Forest, plant
@@ -35,6 +35,7 @@ __all__ = [
     "Observation",
     "ObservedDomain",
     "binding_limit",
+    "domains_of",
     "floors_of",
     "may_be_in_force_mw",
     "observe",

@@ -58,12 +58,13 @@ def observe(tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode]) -> Observati
     """Return what would be decided; asks and reports of nodes do not count."""
     seen = {name: replace(nodes[name], ask=None, report=None, renewed_s=0.0) for name in tree.leaf_of}
     decision = BudgetPlanner(tree, term=0, times=_TIMES).decide(seen, now_s=0.0)
-    return Observation(_domains(tree, seen, decision), decision.problems)
+    return Observation(domains_of(tree, seen, decision), decision.problems)
 
 
-def _domains(
+def domains_of(
     tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode], decision: BudgetDecision
 ) -> dict[str, ObservedDomain]:
+    """Return the state of each domain of a tree by a decision about it, by name."""
     below: list[set[NodeName]] = [set(domain.nodes) for domain in tree.domains]
     for index in range(len(below) - 1, 0, -1):
         below[tree.parents[index]] |= below[index]

@@ -5,6 +5,7 @@ from joulie_core.kinds.balloons_policy import BalloonsPolicy, BalloonsPolicySpec
 from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, ConditionStatus, Kind, Model, Profile
 from joulie_core.kinds.node_bmc import NodeBMC, NodeBMCSpec, NodeBMCStatus
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
+from joulie_core.kinds.node_power_budget import NodePowerBudget, NodePowerBudgetSpec, NodePowerBudgetStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
 from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy, NodeSleepPolicySpec, NodeSleepPolicyStatus
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
@@ -26,6 +27,7 @@ KINDS: tuple[Kind, ...] = (
     NodeBMC.info,
     NodeSleepPolicy.info,
     PowerDomain.info,
+    NodePowerBudget.info,
 )
 
 __all__ = [
@@ -45,6 +47,9 @@ __all__ = [
     "NodeBMCStatus",
     "NodeHardware",
     "NodeHardwareStatus",
+    "NodePowerBudget",
+    "NodePowerBudgetSpec",
+    "NodePowerBudgetStatus",
     "NodePowerProfile",
     "NodePowerProfileSpec",
     "NodeSleepPolicy",

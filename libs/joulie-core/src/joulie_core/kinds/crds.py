@@ -18,6 +18,7 @@ from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model, NameRule
 from joulie_core.kinds.node_bmc import NodeBMC
 from joulie_core.kinds.node_hardware import NodeHardware
+from joulie_core.kinds.node_power_budget import NodePowerBudget
 from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy
 from joulie_core.kinds.node_twin import NodeTwin
@@ -40,6 +41,7 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     NodeBMC,
     NodeSleepPolicy,
     PowerDomain,
+    NodePowerBudget,
 )
 
 #: An object has the name of its node: every service finds a node's objects without an index.

@@ -1,6 +1,6 @@
 """PowerDomain (`pdom`): a part of the power supply with a limit, such as a feed, a row or a rack.
 
-The kind can be observed and not enforced: nothing lowers what a node may draw; see docs/power-budgets.md.
+Observed or enforced, as a whole tree: docs/power-budgets.md.
 """
 
 from enum import StrEnum
@@ -64,6 +64,8 @@ class DomainMode(StrEnum):
 
     #: Decides and reports, and lowers nothing.
     OBSERVE = "Observe"
+    #: Nodes are limited, where all domains of the tree say so.
+    ENFORCE = "Enforce"
 
 
 class FloorSpec(CheckedModel):
@@ -126,9 +128,10 @@ class PowerDomainSpec(CheckedModel):
     on_lost_control: DomainLostControl
     """Behaviour that is wanted of a node that cannot refresh its limit: `KeepGuaranteed` keeps the limit, so that the
     sum holds; `Release` removes it. Required, so that it is chosen by a person; it changes nothing in mode
-    `Observe`."""
+    `Observe`. A node is released only where its domain and all above it say so."""
     mode: DomainMode = DomainMode.OBSERVE
-    """`Observe`, the default and the only mode, decides and reports, and lowers nothing."""
+    """`Observe`, the default, decides and reports, and lowers nothing. `Enforce` limits nodes, where every domain of
+    the tree says `Enforce` and the operator's `POWER_DOMAINS` does; else the tree is observed."""
 
     @property
     def usable_watts(self) -> int:
@@ -152,14 +155,14 @@ class DrawnPower(Model):
 
 
 class LoweredNode(Model):
-    """A node that would have less than it wants."""
+    """A node that has less than it wants, or would have in mode `Observe`."""
 
     node: Name
     """Name of the node."""
     wanted_watts: Watts
     """Power that the node wants: the higher of what it draws and of what its pods' requests are modelled to draw."""
     allocated_watts: Watts
-    """Power that it would get."""
+    """Its share; in mode `Observe` that it would get."""
     reason: Text
     """The domain whose limit binds, and the priority that is served first."""
 
@@ -170,7 +173,7 @@ class PowerDomainStatus(Model):
     observed_generation: Count | None = None
     """`metadata.generation` that the status refers to."""
     mode: DomainMode | None = None
-    """Mode in force: `Observe` lowers nothing."""
+    """Mode in force: `Observe` lowers nothing, `Enforce` limits nodes."""
     last_updated: Timestamp | None = None
     """Time of the state; written at least every five minutes by an operator that observes power domains."""
     nodes: Count | None = None
@@ -178,27 +181,37 @@ class PowerDomainStatus(Model):
     unknown_nodes: Count | None = None
     """Nodes below it whose highest power is not known; they are in no sum of watts."""
     allocated_watts: Watts | None = None
-    """Sum of what the nodes would get."""
+    """Sum of the shares of the nodes; in mode `Observe` of what they would get."""
     in_force_watts: Watts | None = None
-    """Sum of what the nodes may draw now, which is their highest power as long as nothing is lowered; absent where that
-    of one is not known."""
+    """Sum of what the nodes may draw now: their highest power where nothing is lowered, else the highest limit that may
+    be in force of each; absent where that of one is not known."""
+    largest_in_force_watts: Watts | None = None
+    """Largest `inForceWatts` since these were first within the present limit, under the present leader of the operator;
+    absent where they have not been."""
+    unconfirmed_nodes: Count | None = None
+    """Nodes whose agent has not reported the newest limit; absent where nothing is lowered."""
+    refused_nodes: Count | None = None
+    """Nodes whose agent reports that the limit could not be put in force; absent where nothing is lowered."""
+    silent_nodes: Count | None = None
+    """Nodes whose agent has not repeated a renewal for so long that its lease may end; absent where nothing is
+    lowered."""
     drawn: DrawnPower | None = None
     guaranteed_watts: Watts | None = None
-    """Sum of the floors, which no node would get less than."""
+    """Sum of the floors, which no node gets less than."""
     headroom_watts: Watts | None = None
     """Watts of the limit, less the reserve, above `inForceWatts`; 0 where these are more, absent where they are."""
     shortfall_watts: Watts | None = None
     """Watts by which the lowest limits of the hardware exceed the limit, less the reserve; no lowering could help."""
     limited_nodes: Count | None = None
-    """Nodes that would be limited below their highest power."""
+    """Nodes whose share is below their highest power."""
     lowered_nodes: Count | None = None
-    """Nodes that would have less than they want."""
+    """Nodes whose share is below what they want."""
     lowered: Annotated[tuple[LoweredNode, ...], Field(max_length=MOST_LOWERED)] = ()
-    """The nodes that would have less than they want, at most 100 of them, the largest difference first."""
+    """The nodes whose share is below what they want, at most 100 of them, the largest difference first."""
     conditions: Conditions = ()
     """Conditions: Accepted (the domain can be used; else the reason by name and number), FloorsFit (the floors fit into
-    the limits), Held (what the nodes may draw now fits into the limit), and Enforced, which is False: nothing is
-    lowered."""
+    the limits), Held (what the nodes may draw now fits into the limit), and Enforced (nodes are limited; else why
+    not)."""
 
 
 class PowerDomain(CustomResource):

@@ -19,11 +19,12 @@ _SIMULATOR: Final = Permissions(
     )
 )
 #: End the names of roles of a service beside a resource manager, where nodes may sleep, where savings are estimated,
-#: and where power domains are observed.
+#: where power domains are observed, and where they are enforced.
 _RESOURCE_MANAGER: Final = "-resource-manager"
 _SLEEP: Final = "-sleep"
 _SAVINGS: Final = "-savings"
 _POWER_DOMAINS: Final = "-power-domains"
+_POWER_BUDGETS: Final = "-power-budgets"
 #: By the name of the service, which is also that of its user.
 PERMISSIONS: Final[Mapping[str, Permissions]] = {
     **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
@@ -41,6 +42,7 @@ def load_roles() -> list[dict[str, Any]]:
             ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", permissions.resource_manager),
             ("ClusterRole", f"{name}{_SLEEP}", permissions.sleep),
             ("ClusterRole", f"{name}{_POWER_DOMAINS}", permissions.power_domains),
+            ("ClusterRole", f"{name}{_POWER_BUDGETS}", permissions.power_budgets),
             ("Role", name, permissions.namespace),
             ("Role", f"{name}{_SAVINGS}", permissions.savings),
         )
@@ -64,7 +66,7 @@ def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, An
 def user_of(role: Mapping[str, Any]) -> str:
     """Return the name of the user whose permissions the role has, which is that of its service."""
     name = str(role["metadata"]["name"])
-    for suffix in (_RESOURCE_MANAGER, _SLEEP, _SAVINGS, _POWER_DOMAINS):
+    for suffix in (_RESOURCE_MANAGER, _SLEEP, _SAVINGS, _POWER_DOMAINS, _POWER_BUDGETS):
         name = name.removesuffix(suffix)
     return name
 

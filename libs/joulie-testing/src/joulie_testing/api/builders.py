@@ -24,6 +24,7 @@ def make_node(
     gpu_model: str | None = None,
     managed: bool = True,
     unschedulable: bool = False,
+    boot_id: str | None = None,
 ) -> dict[str, Any]:
     """Return a ready node.
 
@@ -40,6 +41,7 @@ def make_node(
         gpu_model: value of `joulie.io/hw.gpu-model`.
         managed: whether Joulie manages the node.
         unschedulable: cordoned.
+        boot_id: boot of its machine; None: the kubelet has not reported it.
     """
     found = {
         "kubernetes.io/hostname": name,
@@ -66,6 +68,7 @@ def make_node(
             "capacity": resources,
             "allocatable": dict(resources),
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            **({} if boot_id is None else {"nodeInfo": {"bootID": boot_id}}),
         },
     }
 
@@ -288,6 +291,22 @@ def make_power_domain(
     """Return a PowerDomain that keeps limits on lost control; further fields of its spec are as the API has them."""
     fields = {"limitWatts": limit_watts, "onLostControl": "KeepGuaranteed"}
     return _custom_object("PowerDomain", name, fields | spec, status)
+
+
+def make_node_power_budget(
+    name: str, *, status: Mapping[str, Any] | None = None, limit_watts: float | None = 400, **spec: Any
+) -> dict[str, Any]:
+    """Return a NodePowerBudget of term 1 and sequence 1; further fields of its spec are as the API has them."""
+    fields = {
+        "nodeName": name,
+        "term": 1,
+        "sequence": 1,
+        "renewal": 1,
+        "leaseSeconds": 300,
+        "limitWatts": limit_watts,
+        "onLostControl": "KeepGuaranteed",
+    }
+    return _custom_object("NodePowerBudget", name, fields | spec, status)
 
 
 def _custom_object(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, Any] | None) -> dict[str, Any]:

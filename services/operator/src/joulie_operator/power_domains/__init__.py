@@ -1,1 +1,1 @@
-"""Power domains in mode Observe, decided by the leading operator: docs/decisions/0047-power-budgets.md."""
+"""Power domains, observed or enforced by the leading operator: docs/decisions/0047-power-budgets.md, 0052."""

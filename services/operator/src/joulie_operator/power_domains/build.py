@@ -1,5 +1,6 @@
-"""The observation of power domains, connected to the other parts of the operator."""
+"""The controller of power domains, connected to the other parts of the operator."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
 from joulie_api.wire import decode_kind, decode_node
-from joulie_core.kinds import PowerDomain
+from joulie_core.kinds import NodePowerBudget, PowerDomain
 from joulie_operator.cluster import Cluster
+from joulie_operator.power_domains.budget_writer import BudgetWriter
+from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
 from joulie_operator.power_domains.inputs import DomainSight
 from joulie_operator.power_domains.metrics import families
@@ -31,6 +34,8 @@ class PowerDomainSurroundings:
     cluster: Cluster
     watches: OperatorWatches
     twins: TwinTracker
+    #: Of the leader; see `joulie_api.election.Elector.term`.
+    term: Callable[[int], int | None]
 
 
 def build_power_domains(
@@ -46,9 +51,11 @@ def build_power_domains(
     domains = Reflector(around.client, POWER_DOMAINS, decode_kind(PowerDomain))
     # The operator's own watch has managed nodes only; the others draw from the same supply.
     nodes = Reflector(around.client, NODES, decode_node, name="nodes for power domains")
-    for reflector in (domains, nodes):
+    budgets = Reflector(around.client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
+    for reflector in (domains, nodes, budgets):
         app.report(reflector)
         app.spawn(f"watch {reflector.name}", reflector.run())
+    clock = asyncio.get_running_loop().time
 
     def stale_reason() -> str | None:
         watches: tuple[Reflector[Any], ...] = (domains, nodes, *around.watches.all)
@@ -60,10 +67,18 @@ def build_power_domains(
             domains=domains,
             nodes=nodes,
             sight=DomainSight(around.cluster, around.twins, around.watches.hardware.store),
+            budgets=NodeBudgets(
+                budgets,
+                lambda sent: BudgetWriter(around.writer, sent, clock=clock, concurrency=settings.write_concurrency),
+                term=around.term,
+                enforces=settings.power_domains is PowerDomainsMode.ENFORCE,
+                clock=clock,
+            ),
             writer=around.writer,
             stale_reason=stale_reason,
             failures=app.failures,
             wall=time.time,
+            clock=clock,
         )
     )
     app.registry.register(NodeSeriesCollector(lambda: families(controller.states) if is_leading() else ()))

@@ -1,8 +1,9 @@
 """Changes of a status that are worth a write.
 
-A condition, the generation, the number of nodes and of those whose highest power is not known, and a sum that appears
-or goes are written at the next pass; watts that have moved by more than a share of the limit, and other counts of
-nodes, at most once a minute; all else with the heartbeat, so that a reader can tell an old status from a current one.
+A condition, the generation, the number of nodes, of those whose highest power is not known, and of those that refuse a
+limit or are silent, and a sum that appears or goes are written at the next pass; watts that have moved by more than a
+share of the limit, and other counts of nodes, at most once a minute; all else with the heartbeat, so that a reader can
+tell an old status from a current one.
 """
 
 from enum import Enum, auto
@@ -61,6 +62,8 @@ def _state(status: PowerDomainStatus) -> tuple[object, ...]:
         status.mode,
         status.nodes,
         status.unknown_nodes,
+        status.refused_nodes,
+        status.silent_nodes,
         tuple(each is None for each in _numbers(status)),
         conditions,
     )
@@ -69,6 +72,7 @@ def _state(status: PowerDomainStatus) -> tuple[object, ...]:
 def _counts(status: PowerDomainStatus) -> tuple[int | None, ...]:
     drawn = status.drawn or _NO_POWER
     return (
+        status.unconfirmed_nodes,
         drawn.measured_nodes,
         drawn.modelled_nodes,
         drawn.unknown_nodes,
@@ -82,6 +86,7 @@ def _numbers(status: PowerDomainStatus) -> tuple[float | None, ...]:
     return (
         status.allocated_watts,
         status.in_force_watts,
+        status.largest_in_force_watts,
         status.guaranteed_watts,
         status.headroom_watts,
         status.shortfall_watts,

@@ -1,8 +1,9 @@
 """The loop: once in the interval it reads, decides, and writes the status of each domain that has changed.
 
-Guarantees that nothing is written but the status of PowerDomains; that nothing is decided on what may be out of date;
-that a status is written only on the version of the object that it was decided by; and that what fails for one node,
-tree or domain is tried again at the next pass and holds no other up.
+Guarantees that nothing is written but the status of PowerDomains and, by `joulie_operator.power_domains.budgets`, the
+objects of nodes; that nothing is decided on what may be out of date; that a status is written only on the version of
+the object that it was decided by; and that what fails for one node, tree or domain is tried again at the next pass and
+holds no other up. A spec of a domain and a report of a node are looked at at once.
 """
 
 import asyncio
@@ -22,16 +23,20 @@ from joulie_api.wire import Versioned
 from joulie_core.kinds import PowerDomain, PowerDomainStatus
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.changes import is_due
-from joulie_operator.power_domains.decision import DomainInputs, DomainOutcome, decide
+from joulie_operator.power_domains.decision import DomainDecision, DomainInputs, decide
+from joulie_operator.power_domains.enforcement import TreeEnforcer
 from joulie_operator.power_domains.inputs import DomainNode, DomainSight, unknown_node
 from joulie_operator.power_domains.metrics import DomainState
 from joulie_operator.power_domains.status import dated, domain_status, unreadable_status
 
 _log = structlog.get_logger()
 
-#: Between two passes.
+#: Between two passes where nothing changes.
 INTERVAL_S: Final = 10.0
+#: Time in which changes are collected before a pass that they ask for.
+DEBOUNCE_S: Final = 0.1
 #: Between two looks whether the watches can be believed again.
 STALE_INTERVAL_S: Final = 1.0
 #: Nodes between two turns of the event loop: about a millisecond.
@@ -46,10 +51,13 @@ class PowerDomainParts:
     #: All nodes of the cluster.
     nodes: Reflector[Node]
     sight: DomainSight
+    budgets: NodeBudgets
     writer: FencedWriter
     stale_reason: Callable[[], str | None]
     failures: Failures
     wall: Callable[[], float]
+    #: The clock of leases.
+    clock: Callable[[], float]
 
 
 class PowerDomainController:
@@ -58,6 +66,12 @@ class PowerDomainController:
     def __init__(self, parts: PowerDomainParts) -> None:
         self.states: dict[str, DomainState] = {}
         self._parts = parts
+        self._enforcer = TreeEnforcer()
+        #: Nodes with what was known of them at the last pass that was not asked for.
+        self._facts: dict[NodeName, tuple[Node, DomainNode]] = {}
+        self._changed = asyncio.Event()
+        parts.budgets.wake = self._changed.set
+        parts.domains.subscribe(self._on_domain)
         #: Versions of objects whose status was written since: until another one is seen, nothing is.
         self._written_over: dict[str, str] = {}
         #: Why objects could not be read, as it was written into their status.
@@ -75,14 +89,28 @@ class PowerDomainController:
         Raises:
             NotLeader: this process must not write any more.
         """
+        full_s = self._parts.clock()
         while True:
+            self._changed.clear()
+            started_s = self._parts.clock()
+            is_full = started_s >= full_s
+            full_s = started_s + INTERVAL_S if is_full else full_s
             with self._parts.failures.contained("power domains"):
-                await self.look()
-            await asyncio.sleep(INTERVAL_S if self._reads.problem() is None else STALE_INTERVAL_S)
+                await self.look(afresh=is_full)
+            took_s = self._parts.clock() - started_s
+            pause_s = max(0.0, full_s - self._parts.clock())
+            if self._reads.problem() is not None:
+                full_s, pause_s = started_s, STALE_INTERVAL_S
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+                    await asyncio.sleep(max(DEBOUNCE_S, took_s))
+            except TimeoutError:
+                pass
 
-    async def look(self) -> None:
-        """Decide once, and write what has changed. Raise as `run`."""
-        problem = self._parts.stale_reason()
+    async def look(self, *, afresh: bool = True) -> None:
+        """Decide once, and write what has changed; `afresh` False: by what is known of nodes. Raise as `run`."""
+        problem = self._parts.stale_reason() or self._parts.budgets.stale_reason()
         if problem is not None:
             # What was seen is not known to be so any more.
             self.states = {}
@@ -90,44 +118,61 @@ class PowerDomainController:
             return
         self._reads.recovered()
         domains, invalid = dict(self._parts.domains.store), dict(self._parts.domains.invalid)
-        nodes, unread_nodes = dict(self._parts.nodes.store), self._parts.nodes.invalid.keys()
+        nodes, unread_nodes = dict(self._parts.nodes.store), frozenset(self._parts.nodes.invalid)
+        facts = await self._nodes(nodes.values(), afresh=afresh)
         inputs = DomainInputs(
             specs={name: each.model.spec for name, each in domains.items()},
             unread=frozenset(invalid),
-            nodes=await self._nodes(nodes.values()),
+            nodes=facts,
             labels={NodeName(name): node.labels for name, node in nodes.items()},
-            unread_nodes=frozenset(unread_nodes - nodes.keys()),
+            unread_nodes=unread_nodes - nodes.keys(),
+            budgets=self._parts.budgets.seen(nodes),
         )
+        decided_s = self._parts.clock()
+        decision = await asyncio.to_thread(decide, inputs, self._enforcer, self._parts.failures)
+        await self._parts.budgets.carry_out(decision, nodes, unread_nodes, decided_s)
         readable = {name: each for name, each in domains.items() if name not in invalid}
-        statuses = await asyncio.to_thread(self._statuses, readable, inputs)
+        statuses = await asyncio.to_thread(self._statuses, readable, inputs, decision)
         self.states = {name: DomainState(inputs.specs[name], status) for name, status in statuses.items()} | {
             name: DomainState(None, unreadable_status(reason)) for name, reason in invalid.items()
         }
         await self._publish(readable, invalid, statuses)
 
-    async def _nodes(self, nodes: Iterable[Node]) -> dict[NodeName, DomainNode]:
-        found: dict[NodeName, DomainNode] = {}
+    def _on_domain(self, _name: str, old: Versioned[PowerDomain] | None, new: Versioned[PowerDomain] | None) -> None:
+        if old is None or new is None or old.model.spec != new.model.spec:
+            self._changed.set()
+
+    async def _nodes(self, nodes: Iterable[Node], *, afresh: bool) -> dict[NodeName, DomainNode]:
+        """Return what is known of each node; without `afresh`, of those that are as they were, what was known."""
+        before = {} if afresh else self._facts
+        facts: dict[NodeName, tuple[Node, DomainNode]] = {}
         listed = list(nodes)
         for start in range(0, len(listed), SLICE):
             for node in listed[start : start + SLICE]:
-                found[node.name] = unknown_node(node)
+                known = before.get(node.name)
+                if known is not None and known[0] is node:
+                    facts[node.name] = known
+                    continue
+                facts[node.name] = node, unknown_node(node)
                 with self._parts.failures.contained("node of power domains", node=node.name):
-                    found[node.name] = self._parts.sight.node(node)
+                    facts[node.name] = node, self._parts.sight.node(node)
             await asyncio.sleep(0)
-        return found
+        self._facts = facts
+        return {name: found for name, (_, found) in facts.items()}
 
     def _statuses(
-        self, domains: Mapping[str, Versioned[PowerDomain]], inputs: DomainInputs
+        self, domains: Mapping[str, Versioned[PowerDomain]], inputs: DomainInputs, decision: DomainDecision
     ) -> dict[str, PowerDomainStatus]:
         """Return the status of each domain, undated; in a thread, on values that do not change."""
-        outcomes = decide(inputs, self._parts.failures)
         drawn = {name: node.drawn for name, node in inputs.nodes.items()}
         found: dict[str, PowerDomainStatus] = {}
         for name in domains:
-            outcome: DomainOutcome | None = outcomes.get(name)
+            outcome = decision.outcomes.get(name)
             if outcome is not None:
                 with self._parts.failures.contained("status of power domain", domain=name):
-                    found[name] = domain_status(name, inputs.specs[name], outcome, drawn)
+                    found[name] = domain_status(
+                        name, inputs.specs[name], outcome, drawn, enforces=inputs.budgets is not None
+                    )
         return found
 
     async def _publish(

@@ -1,14 +1,28 @@
-"""The decision about all domains: trees that can be used are observed, each by itself, and the others are named."""
+"""The decision about all domains: each tree is enforced or observed, and those that cannot be used are named.
+
+Guarantees that a tree is enforced only where the setting and all its domains say so; that the nodes of one that cannot
+be used keep what they have; and that the object of a node is deleted only where it is certain that no tree that is to
+be enforced selects it.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from joulie_api.failures import Failures
-from joulie_core.budget import DomainProblem, ObservedDomain, observe, plant
+from joulie_core.budget import BudgetDomain, BudgetTree, DomainProblem, Forest, ObservedDomain, observe, plant
 from joulie_core.kinds import PowerDomainSpec
+from joulie_core.kinds.power_domain import DomainMode
 from joulie_core.names import NodeName
 from joulie_operator.power_domains.domains import budget_domains
+from joulie_operator.power_domains.enforcement import (
+    BudgetChange,
+    EnforcedDomain,
+    SeenBudgets,
+    TreeEnforcer,
+    kept_changes,
+)
 from joulie_operator.power_domains.inputs import DomainNode
 
 
@@ -23,6 +37,10 @@ class DomainOutcome:
     floors: tuple[DomainProblem, ...] = ()
     #: Objects that cannot be read, and may belong to this tree.
     unread: tuple[str, ...] = ()
+    #: None: its tree is not enforced.
+    enforced: EnforcedDomain | None = None
+    #: Domains of its tree that say Observe.
+    observing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +55,90 @@ class DomainInputs:
     labels: Mapping[NodeName, Mapping[str, str]] = field(default_factory=dict)
     #: Nodes of which no version can be read.
     unread_nodes: frozenset[str] = frozenset()
+    #: None: the setting is not Enforce.
+    budgets: SeenBudgets | None = None
 
 
-def decide(inputs: DomainInputs, failures: Failures) -> dict[str, DomainOutcome]:
-    """Return the outcome of each domain by its name; none of a tree that a defect ended the work on."""
-    forest = plant(budget_domains(inputs.specs, inputs.labels), inputs.unread)
+@dataclass(frozen=True, slots=True)
+class DomainDecision:
+    """Outcomes by the name of the domain, and what is written about nodes."""
+
+    outcomes: Mapping[str, DomainOutcome]
+    changes: tuple[BudgetChange, ...] = ()
+    #: Nodes whose objects stay; those of all others are deleted. None: this is not known, and all stay.
+    kept: AbstractSet[NodeName] | None = None
+
+
+def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> DomainDecision:
+    """Return the decision; it has no outcome for the domains of a tree that a defect ended the work on."""
+    domains = budget_domains(inputs.specs, inputs.labels)
+    forest = plant(domains, inputs.unread)
     own = _by_domain(forest.problems)
     outcomes: dict[str, DomainOutcome] = {}
     for name, culprit in forest.lost.items():
         outcomes[name] = DomainOutcome(faults=tuple(own.get(name) or own[culprit][:1]))
     # Where an earlier version is known, so is the tree that is set aside.
-    domains = sorted(inputs.unread - inputs.specs.keys())
-    homeless = (*(f"PowerDomain {name}" for name in domains), *(f"Node {name}" for name in sorted(inputs.unread_nodes)))
+    unknown = sorted(inputs.unread - inputs.specs.keys())
+    homeless = (*(f"PowerDomain {name}" for name in unknown), *(f"Node {name}" for name in sorted(inputs.unread_nodes)))
+    aside = _set_aside(forest, domains, inputs)
+    changes = [] if inputs.budgets is None else list(kept_changes(frozenset(aside), inputs.budgets))
+    kept = set(aside)
+    enforced = [tree for tree in forest.trees if inputs.budgets is not None and not observing(tree, inputs.specs)]
+    enforcer.retain(
+        {tree.domains[0].name for tree in enforced}, {each.name for tree in enforced for each in tree.domains}
+    )
     for tree in forest.trees:
+        if tree in enforced:
+            kept |= tree.leaf_of.keys()
         with failures.contained("observe power domains", root=tree.domains[0].name):
-            found = observe(tree, {name: inputs.nodes[name].budget for name in tree.leaf_of})
-            floors = _by_domain(found.problems)
-            outcomes |= {
-                name: DomainOutcome(each, floors=tuple(floors.get(name, ())), unread=homeless)
-                for name, each in found.domains.items()
-            }
-    return outcomes
+            found, written = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
+            outcomes |= {name: _with_unread(each, homeless) for name, each in found.items()}
+            changes += written
+    certain = inputs.budgets is None or not unknown
+    return DomainDecision(outcomes, tuple(sorted(changes, key=lambda each: each.order)), kept if certain else None)
+
+
+def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[str, ...]:
+    """Return the names of the domains of a tree that do not say Enforce."""
+    names = (each.name for each in tree.domains)
+    return tuple(sorted(name for name in names if specs[name].mode is not DomainMode.ENFORCE))
+
+
+def _decide_tree(
+    tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer, *, enforces: bool
+) -> tuple[dict[str, DomainOutcome], tuple[BudgetChange, ...]]:
+    facts = {name: inputs.nodes[name].budget for name in tree.leaf_of}
+    if not enforces or inputs.budgets is None:
+        seen = observe(tree, facts)
+        floors, others = _by_domain(seen.problems), observing(tree, inputs.specs)
+        return {
+            name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
+            for name, each in seen.domains.items()
+        }, ()
+    found = enforcer.decide(tree, facts, inputs.budgets)
+    floors = _by_domain(found.decision.problems)
+    return {
+        name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
+        for name, each in found.observed.items()
+    }, found.changes
+
+
+def _with_unread(outcome: DomainOutcome, homeless: tuple[str, ...]) -> DomainOutcome:
+    return DomainOutcome(
+        outcome.observed, outcome.faults, outcome.floors, homeless, outcome.enforced, outcome.observing
+    )
+
+
+def _set_aside(forest: Forest, domains: Iterable[BudgetDomain], inputs: DomainInputs) -> set[NodeName]:
+    """Return the nodes of trees that cannot be used, and may be to be enforced."""
+    if inputs.budgets is None:
+        return set()
+    freed = {
+        culprit
+        for name, culprit in forest.lost.items()
+        if name in inputs.specs and name not in inputs.unread and inputs.specs[name].mode is not DomainMode.ENFORCE
+    }
+    return {node for each in domains if forest.lost.get(each.name, "") not in freed | {""} for node in each.nodes}
 
 
 def _by_domain(problems: Iterable[DomainProblem]) -> Mapping[str, list[DomainProblem]]:

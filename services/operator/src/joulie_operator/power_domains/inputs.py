@@ -12,9 +12,11 @@ from typing import Final, Protocol
 
 from joulie_api.wire import Versioned
 from joulie_core.budget import BudgetNode
+from joulie_core.budget.objects import node_identity
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeHardware
+from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
 from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
 from joulie_core.kinds.node_twin import MeasurementQuality, NodeTwinStatus
 from joulie_core.names import NodeName
@@ -73,7 +75,7 @@ class DomainSight:
         return DomainNode(
             BudgetNode(
                 name=node.name,
-                identity=node.uid,
+                identity=identity_of(node),
                 max_mw=_milliwatts(_highest_watts(found.view)),
                 min_mw=_milliwatts(lowest),
                 demand_mw=_milliwatts(_demand_watts(found, self.cluster.load(node.name), drawn)),
@@ -84,7 +86,17 @@ class DomainSight:
 
 def unknown_node(node: Node) -> DomainNode:
     """Return a node of which nothing is known."""
-    return DomainNode(BudgetNode(node.name, node.uid, max_mw=None, min_mw=None))
+    return DomainNode(BudgetNode(node.name, identity_of(node), max_mw=None, min_mw=None))
+
+
+def boot_of(node: Node) -> str:
+    """Return the boot ID of a node; empty: not known, as one that is too long."""
+    return node.boot_id if len(node.boot_id) <= MOST_OF_BOOT_ID else ""
+
+
+def identity_of(node: Node) -> str:
+    """Return the identity that a limit is asked of."""
+    return node_identity(node.uid, boot_of(node))
 
 
 def _milliwatts(watts: float | None) -> int | None:

@@ -21,6 +21,8 @@ _MOST_REASON: Final = 1_024
 #: Faults and nodes that one message names.
 _MOST_NAMED: Final = 3
 LOWERS_NOTHING: Final = "mode Observe lowers nothing: no node is limited, and no breaker is protected"
+_KEEPS: Final = "its tree cannot be used: nodes that have a limit keep it, and no other is asked for"
+_NO_TERM: Final = "the leader of the operator cannot tell its limits from those of another one yet; none is asked for"
 
 
 def domain_status(
@@ -28,12 +30,23 @@ def domain_status(
     spec: PowerDomainSpec,
     outcome: DomainOutcome,
     drawn: Mapping[NodeName, DrawnReading],
+    *,
+    enforces: bool = False,
 ) -> PowerDomainStatus:
-    """Return the status without the conditions' times, the time, and the generation: see `dated`."""
-    mode = spec.mode
-    observed = outcome.observed
+    """Return the status without the conditions' times, the time, and the generation: see `dated`.
+
+    Args:
+        name: of the domain.
+        spec: of the domain.
+        outcome: of the decision.
+        drawn: by the nodes.
+        enforces: the setting is Enforce.
+    """
+    observed, enforced = outcome.observed, outcome.enforced
+    mode = DomainMode.OBSERVE if enforced is None else DomainMode.ENFORCE
+    condition = _enforced(spec, outcome, enforces=enforces)
     if observed is None:
-        return PowerDomainStatus(mode=mode, conditions=_refused(name, outcome.faults))
+        return PowerDomainStatus(mode=mode, conditions=(*_refused(name, outcome.faults), condition))
     sums = observed.sums
     return PowerDomainStatus(
         mode=mode,
@@ -41,6 +54,10 @@ def domain_status(
         unknown_nodes=len(observed.unknown),
         allocated_watts=math.floor(sums.allocated_mw / MW_PER_WATT),
         in_force_watts=_up(sums.in_force_mw),
+        largest_in_force_watts=None if enforced is None else _up(enforced.largest_mw),
+        unconfirmed_nodes=None if enforced is None else enforced.unconfirmed,
+        refused_nodes=None if enforced is None else enforced.refused,
+        silent_nodes=None if enforced is None else enforced.silent,
         drawn=_drawn(observed, drawn),
         guaranteed_watts=math.floor(sums.guaranteed_mw / MW_PER_WATT),
         headroom_watts=None if sums.headroom_mw is None else max(0, math.floor(sums.headroom_mw / MW_PER_WATT)),
@@ -48,7 +65,7 @@ def domain_status(
         limited_nodes=observed.limited,
         lowered_nodes=len(observed.lowered),
         lowered=tuple(_lowered(each) for each in observed.lowered[:MOST_LOWERED]),
-        conditions=_used(spec, outcome, observed),
+        conditions=(*_used(spec, outcome, observed), condition),
     )
 
 
@@ -56,7 +73,10 @@ def unreadable_status(reason: str) -> PowerDomainStatus:
     """Return the status of a domain whose object cannot be read."""
     return PowerDomainStatus(
         mode=DomainMode.OBSERVE,
-        conditions=(_condition("Accepted", ConditionStatus.FALSE, "Unreadable", reason), _enforced()),
+        conditions=(
+            _condition("Accepted", ConditionStatus.FALSE, "Unreadable", reason),
+            _condition("Enforced", ConditionStatus.FALSE, "TreeSetAside", _KEEPS),
+        ),
     )
 
 
@@ -104,17 +124,17 @@ def _lowered(share: LoweredShare) -> LoweredNode:
 
 
 def _used(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomain) -> tuple[Condition, ...]:
-    return (_accepted(spec, observed), _floors(outcome.floors), _held(spec, outcome, observed), _enforced())
+    return (_accepted(spec, observed), _floors(outcome.floors), _held(spec, outcome, observed))
 
 
-def _refused(name: str, faults: tuple[DomainProblem, ...]) -> tuple[Condition, ...]:
+def _refused(name: str, faults: tuple[DomainProblem, ...]) -> tuple[Condition]:
     own = [each for each in faults if each.domain == name]
     if own:
         accepted = _condition("Accepted", ConditionStatus.FALSE, own[0].problem.value, _texts(own))
     else:
         message = f"its tree is set aside: {'; '.join(f'{each.domain}: {each.message}' for each in faults)}"
         accepted = _condition("Accepted", ConditionStatus.FALSE, "TreeSetAside", message)
-    return (accepted, _enforced())
+    return (accepted,)
 
 
 def _accepted(spec: PowerDomainSpec, observed: ObservedDomain) -> Condition:
@@ -137,7 +157,14 @@ def _floors(problems: tuple[DomainProblem, ...]) -> Condition:
 def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomain) -> Condition:
     usable = f"{spec.usable_watts} W"
     in_force = observed.sums.in_force_mw
-    if observed.known_mw > spec.usable_watts * MW_PER_WATT:
+    if outcome.enforced is not None and in_force is not None and not outcome.unread:
+        # Without the watts, which change with each limit.
+        if in_force > spec.usable_watts * MW_PER_WATT:
+            message = f"the limits that may be in force exceed {usable} together; no node is raised"
+            return _condition("Held", ConditionStatus.FALSE, "AboveLimit", message)
+        message = f"the limits that may be in force are within {usable} together"
+        return _condition("Held", ConditionStatus.TRUE, "WithinLimit", message)
+    if outcome.enforced is None and observed.known_mw > spec.usable_watts * MW_PER_WATT:
         # Nodes of which nothing is known only add to it.
         least = "" if in_force is not None else "at least "
         message = f"the nodes may draw {least}{_watts(observed.known_mw)} together, above {usable}; nothing is lowered"
@@ -154,8 +181,20 @@ def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomai
     )
 
 
-def _enforced() -> Condition:
-    return _condition("Enforced", ConditionStatus.FALSE, "Observe", LOWERS_NOTHING)
+def _enforced(spec: PowerDomainSpec, outcome: DomainOutcome, *, enforces: bool) -> Condition:
+    if outcome.enforced is not None:
+        if outcome.enforced.has_term:
+            return _condition("Enforced", ConditionStatus.TRUE, "Enforced")
+        return _condition("Enforced", ConditionStatus.FALSE, "TermNotKnown", _NO_TERM)
+    if spec.mode is not DomainMode.ENFORCE:
+        return _condition("Enforced", ConditionStatus.FALSE, "Observe", LOWERS_NOTHING)
+    if not enforces:
+        message = "POWER_DOMAINS of the operator is not Enforce: no node is limited, and no breaker is protected"
+        return _condition("Enforced", ConditionStatus.FALSE, "NotSwitchedOn", message)
+    if outcome.faults:
+        return _condition("Enforced", ConditionStatus.FALSE, "TreeSetAside", _KEEPS)
+    message = f"a tree is enforced as a whole, and these domains of it say Observe: {_names(outcome.observing)}"
+    return _condition("Enforced", ConditionStatus.FALSE, "TreeObserved", message)
 
 
 def _texts(problems: Iterable[DomainProblem]) -> str:

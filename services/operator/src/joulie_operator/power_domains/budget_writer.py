@@ -1,0 +1,108 @@
+"""The writes of NodePowerBudgets: in order, a limited number at a time, each on the version that was seen.
+
+Guarantees that a raise is not sent later than `RAISE_S` after it was decided, and that what the API server has not
+answered counts as sent: see `joulie_operator.power_domains.sent`. What fails is decided again at the next pass.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+
+from joulie_api.apply import FencedWriter
+from joulie_api.errors import ApiError, Conflict, KubeError, NotFound, NotLeader
+from joulie_api.failure_log import FailureLog
+from joulie_api.owners import owned_by
+from joulie_api.resources import NODE_POWER_BUDGETS
+from joulie_core.node import Node
+from joulie_operator.power_domains.enforcement import BudgetChange
+from joulie_operator.power_domains.sent import Budget, SentLimits
+
+#: Age of a decision up to which a raise is sent.
+RAISE_S: Final = 5.0
+#: Fields that a merge patch has to delete where they are absent.
+_OPTIONAL: Final = ("limitWatts", "ceilingWatts")
+
+_log = structlog.get_logger()
+
+
+class BudgetWriter:
+    """The writes of one leader; its methods raise NotLeader where this process must not write any more."""
+
+    def __init__(self, writer: FencedWriter, sent: SentLimits, *, clock: Callable[[], float], concurrency: int) -> None:
+        self._writer = writer
+        self._sent = sent
+        self._clock = clock
+        self._concurrency = concurrency
+        self._log = FailureLog(
+            _log, failed="power budget not written, will be decided again", recovered="power budget written"
+        )
+
+    async def write(self, changes: Sequence[BudgetChange], nodes: Mapping[str, Node], decided_s: float) -> None:
+        """Write specs, in the order that is given."""
+        await self._each(self._store(each, nodes, decided_s) for each in changes)
+
+    async def delete(self, budgets: Iterable[Budget]) -> None:
+        """Delete objects, so that agents restore their nodes."""
+        await self._each(self._remove(each) for each in budgets)
+
+    async def _each(self, works: Iterator[Any]) -> None:
+        lost: list[NotLeader] = []
+
+        async def work() -> None:
+            for each in works:
+                try:
+                    if lost:
+                        each.close()
+                    else:
+                        await each
+                except NotLeader as error:
+                    lost.append(error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._concurrency):
+                group.create_task(work())
+        if lost:
+            raise lost[0]
+
+    async def _store(self, change: BudgetChange, nodes: Mapping[str, Node], decided_s: float) -> None:
+        name, now_s = change.node, self._clock()
+        if name not in nodes or (change.raises and now_s > decided_s + RAISE_S):
+            return
+        sent = self._sent.sending(name, change.version, change.spec, now_s)
+        owner = owned_by(nodes[name])
+        try:
+            if change.version is None:
+                body = {"metadata": owner, "spec": change.spec.dump()}
+                await self._writer.create(NODE_POWER_BUDGETS, name, body)
+            else:
+                spec = {**dict.fromkeys(_OPTIONAL), **change.spec.dump()}
+                body = {"metadata": {"resourceVersion": change.version, **owner}, "spec": spec}
+                await self._writer.patch(NODE_POWER_BUDGETS, name, body)
+        except (Conflict, NotFound):
+            # It has changed since it was seen.
+            self._sent.refused(name, sent)
+        except NotLeader:
+            self._sent.refused(name, sent)
+            raise
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                self._sent.refused(name, sent)
+            self._log.failed(error, node=name)
+        else:
+            self._sent.stored(name, sent)
+            self._log.recovered(node=name)
+
+    async def _remove(self, budget: Budget) -> None:
+        try:
+            await self._writer.delete(NODE_POWER_BUDGETS, budget.name, version=budget.metadata.resource_version)
+        except NotLeader:
+            raise
+        except Conflict:
+            return
+        except KubeError as error:
+            self._log.failed(error, node=budget.name)
+        else:
+            self._log.recovered(node=budget.name)
