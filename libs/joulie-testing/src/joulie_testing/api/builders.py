@@ -290,6 +290,24 @@ def make_power_domain(
     return _custom_object("PowerDomain", name, fields | spec, status)
 
 
+def make_node_power_budget(
+    name: str, *, limit_watts: float | None, status: Mapping[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """Return a NodePowerBudget that keeps its limit; further fields of its spec are as the API has them."""
+    fields = {
+        "nodeName": name,
+        "nodeUID": "u1",
+        "bootID": "b1",
+        "term": 1,
+        "sequence": 1,
+        "limitWatts": limit_watts,
+        "onLostControl": "KeepGuaranteed",
+        "leaseSeconds": 300,
+        "renewal": 1,
+    }
+    return _custom_object("NodePowerBudget", name, fields | spec, status)
+
+
 def _custom_object(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, Any] | None) -> dict[str, Any]:
     made = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": _present(spec)}
     return made | ({"status": dict(status)} if status else {})

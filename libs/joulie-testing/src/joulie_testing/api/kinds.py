@@ -119,6 +119,7 @@ SERVED: tuple[ServedKind, ...] = (
     _joulie("nodebmcs", "NodeBMC"),
     _joulie("nodesleeppolicies", "NodeSleepPolicy"),
     _joulie("powerdomains", "PowerDomain"),
+    _joulie("nodepowerbudgets", "NodePowerBudget"),
 )
 
 
