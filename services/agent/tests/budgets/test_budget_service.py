@@ -29,6 +29,7 @@ def condition(cluster, node="n1"):
 def ask(cluster, limit_watts, node="n1", **spec):
     """Ask a node for a limit; the status of an object that is there stays."""
     if cluster.api.get("NodePowerBudget", node) is None:
+        spec = {"nodeUID": "u1", "bootID": "b1"} | spec
         cluster.api.put(make_node_power_budget(node, limit_watts=limit_watts, **spec))
     else:
         cluster.api.patch("NodePowerBudget", node, {"spec": {"limitWatts": limit_watts, **spec}})

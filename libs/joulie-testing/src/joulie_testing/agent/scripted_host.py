@@ -52,15 +52,10 @@ class ScriptedHost:
     #: Of GPUs that may be limited by clock.
     clock_ranges: Mapping[str, ClockRange] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
-    #: GPUs that cannot be limited.
-    unlimited: tuple[str, ...] = ()
-    #: Seconds that limits were to hold for, one for each request.
-    held_for: list[float] = field(default_factory=list)
     saving: list[bool] = field(default_factory=list)
 
     def hold_for(self, least_s: float) -> None:
-        """Record the seconds."""
-        self.held_for.append(least_s)
+        """Do nothing: no lease ends."""
 
     async def read(self) -> NodeReading | Unavailable:
         """Return the reading."""
@@ -95,8 +90,8 @@ class ScriptedHost:
         return ()
 
     def gpus_without_limit(self) -> tuple[str, ...]:
-        """Return those that cannot be limited."""
-        return self.unlimited
+        """Return none."""
+        return ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """Record the caps."""

@@ -291,19 +291,17 @@ def make_power_domain(
 
 
 def make_node_power_budget(
-    name: str, *, limit_watts: float | None, status: Mapping[str, Any] | None = None, **spec: Any
+    name: str, *, status: Mapping[str, Any] | None = None, limit_watts: float | None = 400, **spec: Any
 ) -> dict[str, Any]:
-    """Return a NodePowerBudget that keeps its limit; further fields of its spec are as the API has them."""
+    """Return a NodePowerBudget of term 1 and sequence 1; further fields of its spec are as the API has them."""
     fields = {
         "nodeName": name,
-        "nodeUID": "u1",
-        "bootID": "b1",
         "term": 1,
         "sequence": 1,
+        "renewal": 1,
+        "leaseSeconds": 300,
         "limitWatts": limit_watts,
         "onLostControl": "KeepGuaranteed",
-        "leaseSeconds": 300,
-        "renewal": 1,
     }
     return _custom_object("NodePowerBudget", name, fields | spec, status)
 
