@@ -1,6 +1,7 @@
 """A power budget on a machine with two packages and two GPUs: what is written to them, and what is told of it."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,15 +11,20 @@ from joulie_actuator.protocol import SetCpuCap, SetGpuCaps
 from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.host import HostBackend
+from joulie_agent.discovery.discoverer import DiscoveredHardware
+from joulie_agent.discovery.facts import HardwareFacts
+from joulie_agent.enforce.budget import devices_of
 from joulie_agent.enforce.node import NodeControl
 from joulie_core.budget.node_limit import FollowedLimit, follow
+from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget
 from joulie_testing.agent.actuator_process import settings_of_machine, silent
 from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
 from joulie_testing.agent.fake_sysfs import FakeMachine
-from joulie_testing.agent.scripted_host import INPUTS, capped_target, host_route, node_control
+from joulie_testing.agent.scripted_host import CPU, GPU, INPUTS, capped_target, host_route, node_control
 
 ALONE = replace(INPUTS, target=None)
 #: The lowest limits are 2 of 60 W and 2 of 200 W, the highest 2 of 150 W and 2 of 700 W.
@@ -204,3 +210,14 @@ async def test_a_throttle_in_the_place_of_a_cap_is_no_limit(bench):
     tick = await bench.control.tick(inputs)
     assert (tick.limit.state, tick.limit.in_force_mw) == ("NotHeld", None)
     assert bench.limits() == ([150, 150], [200, 200])
+
+
+def test_gpus_that_a_source_counts_and_the_controls_do_not_have_are_told():
+    devices = (GpuDeviceRange("a", WattRange(700, 200)), GpuDeviceRange("b", WattRange(700, 200)))
+    gpus = SimpleNamespace(gpu_devices=lambda: devices, gpus_without_limit=lambda: ())
+    found = HardwareFacts(cpu=CPU, gpu=GPU.model_copy(update={"count": 4}))
+    hardware = DiscoveredHardware(NodeHardwareStatus(cpu=found.cpu, gpu=found.gpu))
+    assert devices_of(hardware, found, SimpleNamespace(gpu=gpus)).problem == "4 GPUs, of which 2 can be limited"
+    found = replace(found, gpu=GPU)
+    hardware = DiscoveredHardware(NodeHardwareStatus(cpu=found.cpu, gpu=found.gpu))
+    assert devices_of(hardware, found, SimpleNamespace(gpu=gpus)).problem == ""
