@@ -7,7 +7,9 @@ import pytest
 
 from joulie_actuator.client import InProcessActuator
 from joulie_actuator.hardware.sysfs import SysfsTree
+from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.protocol import SetCpuCap, SetGpuCaps
+from joulie_actuator.reasons import Reason
 from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.host import HostBackend
@@ -17,6 +19,7 @@ from joulie_agent.enforce.budget import devices_of
 from joulie_agent.enforce.node import NodeControl
 from joulie_core.budget.node_limit import FollowedLimit, follow
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
@@ -221,3 +224,9 @@ def test_gpus_that_a_source_counts_and_the_controls_do_not_have_are_told():
     found = replace(found, gpu=GPU)
     hardware = DiscoveredHardware(NodeHardwareStatus(cpu=found.cpu, gpu=found.gpu))
     assert devices_of(hardware, found, SimpleNamespace(gpu=gpus)).problem == ""
+
+
+async def test_watts_of_an_outcome_that_is_in_force_in_part_do_not_count(control, host):
+    host.cap = ControlOutcome(ControlResult.ERROR, Reason.PARTLY_APPLIED, "rapl", "1 of 2", 100, total_watts=200)
+    tick = await control.tick(replace(ALONE, limit=limit(600)))
+    assert (tick.limit.state, tick.limit.in_force_mw, tick.limit.message) == ("NotHeld", None, "CPU: error 1 of 2")
