@@ -55,6 +55,13 @@ class ClassLimits(StrEnum):
     ENFORCE = "Enforce"
 
 
+class PowerBudgets(StrEnum):
+    """Handling of NodePowerBudgets."""
+
+    OFF = "Off"
+    ON = "On"
+
+
 class EnvSource(StrEnum):
     """Sources that can be set by environment variables."""
 
@@ -129,6 +136,10 @@ class AgentSettings(ServiceSettings):
     default_slowdown_is_consent: bool = False
     """Take DEFAULT_MAX_SLOWDOWN for the consent of the owners of pods, so that CLASS_LIMITS=Enforce limits their GPUs
     without the annotation. Off by default: then it is shown only."""
+
+    power_budgets: PowerBudgets = PowerBudgets.OFF
+    """`On`: the limits of NodePowerBudgets are put in force: docs/power-budgets.md. Off by default, since it lowers
+    what nodes may draw, and takes the right to read these objects and to write their status."""
 
     state_dir: str = "/var/lib/joulie"
     """Directory of the journals of originals, if HARDWARE_ACCESS is `in-process`."""
