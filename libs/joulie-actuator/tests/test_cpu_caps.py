@@ -42,7 +42,7 @@ def fail(cap, number, code=errno.EIO):
 
 def test_a_cap_is_in_force_on_every_package(cap):
     cap = cap()
-    assert cap(90) == ControlOutcome(ControlResult.APPLIED, Reason.CAPPED, "rapl", "", 90.0)
+    assert cap(90) == ControlOutcome(ControlResult.APPLIED, Reason.CAPPED, "rapl", "", 90.0, total_watts=180.0)
     assert limits_watts(cap) == [90, 90]
 
 
@@ -54,6 +54,7 @@ def test_a_cap_below_the_range_names_each_zone_that_is_limited_by_it(cap):
         "rapl",
         "package-0 is limited to 37.5 W by its range; package-1 is limited to 37.5 W by its range",
         37.5,
+        total_watts=75.0,
     )
 
 
@@ -68,6 +69,7 @@ def test_a_cap_at_the_end_of_the_range_is_no_limit_and_the_highest_found_is_repo
         "no limit is set on package-0: 150 W per package is not below the maximum of its range, 150 W; "
         "no limit is set on package-1: 150 W per package is not below the maximum of its range, 150 W",
         170.0,
+        total_watts=330.0,
     )
     assert limits_watts(cap) == [170, 160]
 
@@ -84,6 +86,7 @@ def test_an_overwritten_limit_is_named_and_a_lower_one_stays(cap):
         "rapl/package-0/long_term: overwrote external value 120000000; "
         "rapl/package-1/long_term: external value 60000000 is lower and stays in force",
         90.0,
+        total_watts=150.0,
     )
     assert limits_watts(cap) == [90, 60]
 
@@ -179,6 +182,7 @@ def test_what_firmware_holds_above_the_cap_is_reported_with_the_highest_limit_in
         "rapl",
         "package-0 holds 150 W where 120 W was written; package-1 holds 150 W where 120 W was written",
         150.0,
+        total_watts=300.0,
     )
 
 
@@ -191,6 +195,7 @@ def test_where_firmware_holds_one_package_the_other_is_capped(cap, monkeypatch):
         "rapl",
         "package-1 holds 150 W where 120 W was written",
         150.0,
+        total_watts=270.0,
     )
     assert limits_watts(cap) == [120, 150]
 
@@ -235,7 +240,7 @@ def test_a_limit_that_cannot_be_lifted_is_a_failure_of_its_package(cap):
 def test_a_limit_that_is_off_is_enabled_once_it_is_set_and_off_again_without_a_cap(cap):
     cap = cap("xeon-switched-off")
     (zone,) = cap.machine.zones()
-    assert cap(90) == ControlOutcome(ControlResult.APPLIED, Reason.CAPPED, "rapl", "", 90.0)
+    assert cap(90) == ControlOutcome(ControlResult.APPLIED, Reason.CAPPED, "rapl", "", 90.0, total_watts=90.0)
     assert cap.machine.read(f"{zone}/enabled") == 1
     done = cap(1000)
     assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.RESTORED, None)

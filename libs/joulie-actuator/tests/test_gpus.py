@@ -38,7 +38,7 @@ def test_each_gpu_gets_its_own_cap_and_gets_back_what_it_had(gpu_bench):
         "nvml",
         500,
     )
-    assert (a.limit_mw, b.limit_mw) == (400_000, 500_000)
+    assert (a.limit_mw, b.limit_mw, done.total_watts) == (400_000, 500_000, 900)
     assert bench.handler.restore(bench.writer.managed).left == ()
     assert (a.limit_mw, b.limit_mw) == (650_000, 700_000)
 
@@ -229,6 +229,7 @@ def test_a_cap_that_is_raised_to_the_end_of_the_range_restores_what_was_found(gp
 def test_a_limit_that_the_driver_keeps_higher_than_requested_is_not_applied(gpu_bench):
     done = gpu_bench(FakeGpu("a", sticks_at_mw=600_000)).handler.execute(caps(a=400))
     assert (done.result, done.reason, done.enforced_watts) == (ControlResult.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
+    assert done.total_watts == 600
     assert "600 W where 400 W" in done.message
 
 

@@ -59,3 +59,23 @@ async def test_an_api_that_comes_later_is_found_and_its_absence_is_logged_once(
             await asyncio.wait_for(watch.reflectors[0].wait_synced(), 10)
             assert (watch.absent, watch.is_unknown(TOLERANCE_S)) == (False, False)
     assert [line["event"] for line in logs if "not watched" in line["event"]] == [f"claims not watched, {event}"]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_denial_may_count_as_not_known(fake_api, fake_client, status):
+    fake_api.put_all(dra_definitions())
+    fake_api.faults.add(Respond(status), verb="list", path="/resourceclaims", times=None)
+    reflector = Reflector(fake_client, RESOURCE_CLAIMS, bytes)
+    watch = OptionalWatch(fake_client, "claims", reflector, denied_is_absent=False)
+    with capture_logs() as logs:
+        task = asyncio.create_task(watch.run())
+        known = asyncio.create_task(watch.wait_known())
+        await fake_api.wait_for(lambda: any(each.verb == "list" for each in fake_api.requests))
+        await asyncio.wait([known], timeout=1.0)
+    assert [line["event"] for line in logs if "not watched" in line["event"]]
+    assert (watch.absent, known.done(), watch.is_unknown(TOLERANCE_S)) == (
+        (False, False, True) if status == 403 else (True, True, False)
+    )
+    for each in (known, task):
+        each.cancel()
+    await asyncio.gather(known, task, return_exceptions=True)

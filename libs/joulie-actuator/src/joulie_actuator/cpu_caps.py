@@ -69,12 +69,14 @@ def set_caps(
     messages += [f"{cap.zone.name} is limited to {_watts(cap.limit_uw)} by its range" for cap in clamped]
     messages += [_no_limit(cap, cap_watts_per_package) for cap in caps if cap.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
+    in_force = _package_limits_uw(answers)
     return ControlOutcome(
         result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
         message=results.join_messages(messages),
-        enforced_watts=_highest_package_watts(answers),
+        enforced_watts=_highest_watts(in_force),
+        total_watts=_total_watts(in_force),
     )
 
 
@@ -145,8 +147,14 @@ def _partial_outcome(
     if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in failures):
         return results.failed(backend, failures)
     if not missing and all(failure.reason is Reason.HELD_BY_FIRMWARE for failure in failures):
-        held_watts = _highest_package_watts(answers)
-        return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, failures, enforced_watts=held_watts)
+        in_force = _package_limits_uw(answers)
+        return results.partly_applied(
+            backend,
+            Reason.HELD_BY_FIRMWARE,
+            failures,
+            enforced_watts=_highest_watts(in_force),
+            total_watts=_total_watts(in_force),
+        )
     packages = {cap.zone.package for cap, _ in answers}
     capped = len(packages - {cap.zone.package for cap, _ in short})
     messages = f"{capped} of {len(packages) + len(missing)} packages capped"
@@ -185,15 +193,23 @@ def _no_limit(cap: ZoneCap, cap_watts_per_package: float) -> str:
     )
 
 
-def _highest_package_watts(answers: Answers) -> float | None:
-    """Return the highest limit in force; None where none is in force on some package."""
+def _package_limits_uw(answers: Answers) -> Counter[int] | None:
+    """Return the limit in force by package; None where none is in force on some package."""
     per_package: Counter[int] = Counter()
     for cap, answer in answers:
         if cap.unlimited and cap.zone.is_off:
             return None
         if isinstance(answer, WrittenKnob):
             per_package[cap.zone.package] += answer.value
-    return max(per_package.values()) / UW_PER_WATT
+    return per_package
+
+
+def _highest_watts(limits_uw: Counter[int] | None) -> float | None:
+    return None if limits_uw is None else max(limits_uw.values()) / UW_PER_WATT
+
+
+def _total_watts(limits_uw: Counter[int] | None) -> float | None:
+    return None if limits_uw is None else limits_uw.total() / UW_PER_WATT
 
 
 def _watts(micro_watts: int) -> str:

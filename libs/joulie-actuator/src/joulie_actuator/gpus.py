@@ -246,11 +246,13 @@ def _outcome(
     failures = [*failures, *(answer for _, answer in answers if isinstance(answer, HardwareFailure))]
     if failures:
         return results.failed(backend, failures, some_applied=bool(written))
-    enforced_watts = max(_in_force_mw(cap, answer) for cap, answer in written) / MW_PER_WATT
+    in_force_mw = [_in_force_mw(cap, answer) for cap, answer in written]
+    highest, total = max(in_force_mw) / MW_PER_WATT, sum(in_force_mw) / MW_PER_WATT
     held = [(cap, answer) for cap, answer in written if _is_kept_higher(cap, answer)]
     if held:
         kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _kept_higher_message(cap, answer)) for cap, answer in held]
-        return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
+        reason = Reason.HELD_BY_FIRMWARE
+        return results.partly_applied(backend, reason, kept, enforced_watts=highest, total_watts=total)
     messages = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
     bounded = [cap for cap in caps if not cap.unlimited]
     clamped = [cap for cap in bounded if cap.limit_mw != cap.requested_mw]
@@ -262,7 +264,8 @@ def _outcome(
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
         message=results.join_messages(messages),
-        enforced_watts=enforced_watts,
+        enforced_watts=highest,
+        total_watts=total,
     )
 
 

@@ -19,6 +19,8 @@ class ControlOutcome(msgspec.Struct, frozen=True, tag_field="is", tag="outcome")
     enforced_watts: float | None = None
     #: What the release of the other control answered where that may still be in force; None where it is not.
     unreleased: "ControlOutcome | None" = None
+    #: Sum of the watts that were read back, over all packages or all GPUs that were named; None where one is not known.
+    total_watts: float | None = None
 
     @property
     def applied(self) -> bool:

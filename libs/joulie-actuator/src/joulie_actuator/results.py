@@ -46,6 +46,7 @@ def partly_applied(
     message: str = "",
     *,
     enforced_watts: float | None = None,
+    total_watts: float | None = None,
 ) -> ControlOutcome:
     """Return the outcome where less than was requested is in force; the reason shows that something is."""
     return ControlOutcome(
@@ -54,6 +55,7 @@ def partly_applied(
         backend=backend,
         message=join_messages([message, *(failure.message for failure in failures)]),
         enforced_watts=enforced_watts,
+        total_watts=total_watts,
     )
 
 

@@ -31,11 +31,15 @@ class OptionalWatch:
         client: of the API server.
         title: name in log lines, such as `claims`.
         reflectors: the watches.
+        denied_is_absent: whether an API that may not be read counts as absent; else it is not known.
     """
 
-    def __init__(self, client: KubeClient, title: str, *reflectors: Reflector[Any]) -> None:
+    def __init__(
+        self, client: KubeClient, title: str, *reflectors: Reflector[Any], denied_is_absent: bool = True
+    ) -> None:
         self._client = client
         self._title = title
+        self._denied_is_absent = denied_is_absent
         self.reflectors = reflectors
         self._absent = asyncio.Event()
         #: Log line about the absence.
@@ -54,13 +58,17 @@ class OptionalWatch:
         """Wait until all objects are known, cannot be read, or have not arrived in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                absent = asyncio.create_task(self._absent.wait())
-                known = asyncio.create_task(self._wait_synced())
-                try:
-                    await asyncio.wait((absent, known), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    absent.cancel()
-                    known.cancel()
+                await self.wait_known()
+
+    async def wait_known(self) -> None:
+        """Wait until all objects are known, or the API is absent."""
+        absent = asyncio.create_task(self._absent.wait())
+        known = asyncio.create_task(self._wait_synced())
+        try:
+            await asyncio.wait((absent, known), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            absent.cancel()
+            known.cancel()
 
     async def run(self) -> NoReturn:
         """Watch until cancelled, as soon as the cluster has the API."""
@@ -83,17 +91,19 @@ class OptionalWatch:
             for reflector in self.reflectors:
                 await self._client.list_page(reflector.resource, limit=1)
         except NotFound as error:
-            self._give_up(_log.info, f"{self._title} not watched, api not served", error)
+            self._tell(_log.info, f"{self._title} not watched, api not served", error)
+            self._absent.set()
         except Forbidden as error:
-            self._give_up(_log.warning, f"{self._title} not watched, access denied", error)
+            self._tell(_log.warning, f"{self._title} not watched, access denied", error)
+            if self._denied_is_absent:
+                self._absent.set()
         except KubeError:
             return False  # The other watches log that the server cannot be reached.
         else:
             return True
         return False
 
-    def _give_up(self, log: Callable[..., None], event: str, error: KubeError) -> None:
+    def _tell(self, log: Callable[..., None], event: str, error: KubeError) -> None:
         if event != self._told:
             self._told = event
             log(event, error=str(error))
-        self._absent.set()

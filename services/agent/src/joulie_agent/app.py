@@ -19,6 +19,7 @@ from joulie_agent.backends.headers import SecretHeaders
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
+from joulie_agent.budgets.watch import BudgetsWatch
 from joulie_agent.class_limits.namespaces import NamespacesWatch
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
 from joulie_agent.discovery.discoverer import Discoverer
@@ -31,8 +32,8 @@ from joulie_agent.holders.follow import HoldersFollower, HolderSources
 from joulie_agent.informers import Informers
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
-from joulie_agent.scope import scope_of
-from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
+from joulie_agent.scope import Scope, scope_of
+from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess, PowerBudgets
 from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
@@ -63,7 +64,10 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
     ):
         on_start(app)
         workers = NodeWorkers(client, scope)
-        informers = Informers(client, scope, settings.default_route, wake=workers.wake, moved=workers.move)
+        budgets = _watch_budgets(app, settings, client, workers, scope)
+        informers = Informers(
+            client, scope, settings.default_route, wake=workers.wake, moved=workers.move, budgets=budgets
+        )
         watch = _watch_pods(app, settings, client)
         energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory)
         follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
@@ -87,6 +91,19 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             app.watch(reflector)
         app.spawn("nodes", workers.run(deps))
         await app.wait()
+
+
+def _watch_budgets(
+    app: App, settings: AgentSettings, client: KubeClient, workers: NodeWorkers, scope: Scope
+) -> BudgetsWatch | None:
+    """Start to watch the power budgets of the nodes, if that is set."""
+    if settings.power_budgets is PowerBudgets.OFF:
+        return None
+    budgets = BudgetsWatch(client, scope.field_selector, workers.wake)
+    app.report(budgets.reflector)
+    app.health.add_ready(f"watch {budgets.reflector.name}", budgets.stale_reason)
+    app.spawn("power budgets", budgets.run())
+    return budgets
 
 
 def _watch_pods(app: App, settings: AgentSettings, client: KubeClient) -> NodePodsWatch | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from joulie_agent.budgets.watch import BudgetsWatch
 from joulie_agent.publish import StatusProfile, decode_status_profile
 from joulie_agent.scope import Scope
 from joulie_api.client import KubeClient
@@ -17,6 +18,7 @@ from joulie_api.resources import NODE_HARDWARES, NODE_POWER_PROFILES, NODES, TEL
 from joulie_api.wire import Versioned, decode_kind, decode_node
 from joulie_core.control.telemetry_route import Route, RoutingProfile, route
 from joulie_core.kinds.node_hardware import NodeHardware
+from joulie_core.kinds.node_power_budget import NodePowerBudget
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import TargetScope
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
@@ -36,6 +38,7 @@ class Informers:
         default_route: applies where no profile does.
         wake: called with the name of a node that changed, or with None for a change that may concern all nodes.
         moved: called when a node was added, removed or relabelled.
+        budgets: watch of power budgets, which is run by itself; None: there are none.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class Informers:
         *,
         wake: Callable[[str | None], None],
         moved: Callable[[], None],
+        budgets: BudgetsWatch | None = None,
     ) -> None:
+        self._budgets = budgets
         self._default_route = default_route
         self._wake = wake
         self._moved = moved
@@ -77,7 +82,7 @@ class Informers:
 
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
-        """All watches, to be run."""
+        """All watches, to be run; that of budgets is not among them."""
         return (self._nodes, self._targets, self._hardware, self._authored, self._status_profiles)
 
     @property
@@ -97,6 +102,17 @@ class Informers:
     def hardware(self, name: str) -> Versioned[NodeHardware] | None:
         """Return the published hardware of a node."""
         return self._hardware.store.get(name)
+
+    def budget(self, name: str) -> Versioned[NodePowerBudget] | None:
+        """Return the power budget of a node."""
+        return self._budgets.find(name) if self._budgets else None
+
+    async def wait_known(self) -> None:
+        """Wait until everything that is watched has been listed once, or is known not to be served."""
+        for reflector in self.reflectors:
+            await reflector.wait_synced()
+        if self._budgets is not None:
+            await self._budgets.wait_known()
 
     def status_profile(self, name: str) -> StatusProfile | None:
         """Return the profile that holds a node's report: the one with its name, whatever its manager."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
+from joulie_agent.budgets.metrics import budget_families
 from joulie_agent.class_limits.metrics import limit_families
 from joulie_agent.enforce.cpu import CpuMode
 from joulie_agent.node_view import NodeView
@@ -28,6 +29,7 @@ def families(workers: Mapping[str, NodeWorker]) -> Iterator[Metric]:
     yield from _dvfs(views)
     yield from _frequencies(views)
     yield from _classes(views)
+    yield from budget_families({node: view.budget for node, view in views.items() if view.budget is not None})
     yield from limit_families({node: view.shadow for node, view in views.items() if view.shadow is not None})
 
 

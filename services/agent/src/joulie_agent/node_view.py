@@ -8,9 +8,11 @@ from typing import Any
 import structlog
 
 from joulie_agent.backends.base import CpuReading, GpuReading
+from joulie_agent.budgets.metrics import BudgetView
 from joulie_agent.class_limits.shadow import ShadowState
 from joulie_agent.enforce.cpu import CpuControlState
 from joulie_agent.enforce.node import Tick
+from joulie_core.budget.node_limit import FollowedLimit
 from joulie_core.control.dvfs import DvfsDirection
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import ControlReport
@@ -32,9 +34,12 @@ class NodeView:
     errors: int = 0
     #: None where limits by class are not followed.
     shadow: ShadowState | None = None
+    #: None without a power budget.
+    budget: BudgetView | None = None
 
-    def show(self, target: NodePowerProfileSpec | None, tick: Tick) -> None:
-        """Take the results of a tick that carried out `target`."""
+    def show(self, target: NodePowerProfileSpec | None, limit: FollowedLimit | None, tick: Tick) -> None:
+        """Take the results of a tick that carried out `target` and the limit of a power budget."""
+        self.budget = BudgetView(limit.ask.limit_mw, tick.limit, tick.sources) if limit and tick.limit else None
         self.policy = (target.policy.name if target.policy and target.policy.name else target.profile) if target else ""
         self.cap_watts = tick.cpu.requested_watts
         # A scrape between two good readings shows the last one for one interval at most, then nothing.

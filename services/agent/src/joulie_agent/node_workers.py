@@ -64,8 +64,7 @@ class NodeWorkers:
 
     async def run(self, deps: WorkerDeps) -> None:
         """Serve until cancelled."""
-        for reflector in deps.informers.reflectors:
-            await reflector.wait_synced()
+        await deps.informers.wait_known()
         async with asyncio.TaskGroup() as group:
 
             def start(node: Node, *, orphan: bool = False) -> None:

@@ -15,10 +15,11 @@ from joulie_api.apply import Applier, covers
 from joulie_api.client import KubeClient
 from joulie_api.errors import Conflict
 from joulie_api.owners import owned_by
-from joulie_api.resources import NODE_HARDWARES, TELEMETRY_PROFILES
+from joulie_api.resources import NODE_HARDWARES, NODE_POWER_BUDGETS, TELEMETRY_PROFILES, Resource
 from joulie_api.wire import Metadata, Versioned, decode_kind
 from joulie_core.control.telemetry_route import GENERATED_SPEC, Route, fingerprint, generated_spec, is_generated
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareSpec, NodeHardwareStatus
+from joulie_core.kinds.node_power_budget import NodePowerBudget, NodePowerBudgetStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileSpec, TelemetryProfileStatus
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
 from joulie_core.names import NodeName
@@ -90,11 +91,16 @@ class Publisher:
 
     async def report(self, node: NodeName, status: TelemetryProfileStatus, live: StatusProfile | None) -> None:
         """Publish the report unless the profile holds the same already."""
-        body = {"status": status.dump()}
-        shown = {"status": live.model.status.dump()} if live else {}
-        if covers(shown, body) and covers(body, shown):
-            return
-        await self._applier.apply(TELEMETRY_PROFILES, node, body, status=True, live=shown)
+        await self._status(TELEMETRY_PROFILES, node, status.dump(), live.model.status.dump() if live else {})
+
+    async def budget(self, node: NodeName, status: NodePowerBudgetStatus, live: Versioned[NodePowerBudget]) -> None:
+        """Publish what is in force of a node's power budget unless the object holds the same already."""
+        await self._status(NODE_POWER_BUDGETS, node, status.dump(), live.model.status.dump())
+
+    async def _status(self, resource: Resource, node: NodeName, status: dict[str, Any], shown: dict[str, Any]) -> None:
+        body, live = {"status": status}, {"status": shown}
+        if not (covers(live, body) and covers(body, live)):
+            await self._applier.apply(resource, node, body, status=True, live=live)
 
     async def withdraw(self, node: NodeName, live: StatusProfile | None, final_status: TelemetryProfileStatus) -> None:
         """Delete the agent's objects of a node; a user's profile keeps everything but the report."""

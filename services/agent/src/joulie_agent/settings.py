@@ -56,6 +56,13 @@ class ClassLimits(StrEnum):
     ENFORCE = "Enforce"
 
 
+class PowerBudgets(StrEnum):
+    """Handling of NodePowerBudgets."""
+
+    OFF = "Off"
+    ON = "On"
+
+
 class EnvSource(StrEnum):
     """Sources that can be set by environment variables."""
 
@@ -126,6 +133,10 @@ class AgentSettings(ServiceSettings):
     default_max_slowdown: AllowedSlowdown = AllowedSlowdown.NONE
     """Slowdown that standard pods allow where neither they nor their Namespace have the annotation
     `joulie.io/max-slowdown`. With 0 % their GPUs have no limit."""
+
+    power_budgets: PowerBudgets = PowerBudgets.OFF
+    """`On`: the limits of NodePowerBudgets are put in force: docs/power-budgets.md. Off by default, since it lowers
+    what nodes may draw, and takes the right to read these objects and to write their status."""
 
     state_dir: str = "/var/lib/joulie"
     """Directory of the journals of originals, if HARDWARE_ACCESS is `in-process`."""

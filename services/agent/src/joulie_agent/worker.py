@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.budgets.follow import BudgetFollower, BudgetSources
 from joulie_agent.class_limits.report import limit_reports
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowState
 from joulie_agent.discovery.discoverer import Discoverer
@@ -99,7 +100,9 @@ class NodeWorker:
         last = profile.model.status.control if profile else None
         #: As last published; the next agent restores the places in it.
         self._published = last
-        self._announced: tuple[Route, bool] | None = None
+        self._announced: tuple[Route, bool, bool] | None = None
+        budgets = BudgetSources(deps.informers.budget, deps.publisher.budget, deps.wall_time)
+        self._budget = BudgetFollower(node.name, budgets, self._log)
         self._control = NodeControl(
             node,
             last,
@@ -143,7 +146,7 @@ class NodeWorker:
             self._woken.clear()
             if await self._guarded_pass(started):
                 return
-            await self._rest(started + self._deps.interval_s * spread)
+            await self._rest(self._budget.due_s(started + self._deps.interval_s * spread, loop.time()))
             spread = 1.0
 
     async def _follow(self) -> None:
@@ -207,6 +210,8 @@ class NodeWorker:
         if tick.released:
             self.wake()
         self._show(inputs, tick)
+        if not await self._budget.report(tick.limit):
+            self.view.errors += 1
         self.view.shadow = self._shadowed(tick, now)
         wall_time = rfc3339(self._deps.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
@@ -233,8 +238,9 @@ class NodeWorker:
 
     async def _announce(self, inputs: Inputs) -> None:
         """Publish what is about to be put in force at an endpoint, for the next agent if this one ends meanwhile."""
-        wanted = (inputs.route, inputs.target is not None)
-        reports = announced(self._published, self._node.name, inputs.route, inputs.target)
+        limited = inputs.limit is not None and inputs.limit.applies(inputs.now)
+        wanted = (inputs.route, inputs.target is not None, limited)
+        reports = announced(self._published, self._node.name, inputs.route, inputs.target, limited=limited)
         # An endpoint that refuses everything is never recorded with anything in force: once is enough.
         if reports is None or wanted == self._announced:
             self._announced = wanted
@@ -288,6 +294,7 @@ class NodeWorker:
             lost=lost,
             published=hardware.model.status if hardware else None,
             now=now,
+            limit=self._budget.follow(now),
         )
 
     async def _report(
@@ -318,7 +325,7 @@ class NodeWorker:
         self._published = status.control
 
     def _show(self, inputs: Inputs, tick: Tick) -> None:
-        self.view.show(inputs.target, tick)
+        self.view.show(inputs.target, inputs.limit, tick)
         self._acted(tick.action)
         self._enforcement_log.log(self.view.reports)
 

@@ -6,7 +6,7 @@ from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.pci import PciGpus
 from joulie_actuator.reasons import Reason
-from joulie_agent.discovery.gpu import describe_gpus, device_ranges
+from joulie_agent.discovery.gpu import describe_gpus, device_ranges, gpus_without_limit
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import GpuCapRange, GpuDevice, GpuHardware, GpuSlicing
@@ -135,3 +135,15 @@ def test_what_a_cap_moves_is_current_cap_watts_alone():
 
 def test_ranges_of_devices_are_in_watts():
     assert device_ranges([H100, replace(L40S, failure=LOST)]) == (GpuDeviceRange("GPU-a", WattRange(700, 200)),)
+
+
+def test_gpus_without_a_limit_are_those_that_answer_without_one_or_not_at_all_and_those_of_the_bus():
+    without = replace(L40S, min_mw=None, max_mw=None)
+    silent = GpuDeviceInfo("", 2, Vendor.NVIDIA, failure=LOST)
+    assert gpus_without_limit([H100, without, silent], None) == ("GPU GPU-b", "GPU 2")
+    on_bus = PciGpus({"NVIDIA": 3, "AMD": 1})
+    assert gpus_without_limit([H100, L40S], on_bus) == (
+        "1 AMD GPU on the PCI bus, and no library that answers for it",
+        "3 NVIDIA GPUs on the PCI bus, and 2 answer",
+    )
+    assert gpus_without_limit([H100, L40S], PciGpus({"NVIDIA": 2})) == ()

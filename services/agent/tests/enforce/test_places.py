@@ -134,6 +134,12 @@ def test_only_what_is_wanted_is_announced(subsystem):
     assert announced(None, NAME, route_to(None), WATTS) is None
 
 
+def test_a_power_budget_is_announced_for_both_subsystems_also_without_a_target():
+    found = announced(None, NAME, route_to("a"), None, limited=True)
+    assert (found.cpu.places[0].cap, found.gpu.places[0].cap) == (Held.PERHAPS, Held.PERHAPS)
+    assert announced(found, NAME, route_to("a"), None, limited=True) is None
+
+
 def test_the_host_is_not_announced():
     host = replace(route_to(None), cpu_control=CpuControl(), gpu_control=GpuControl())
     assert announced(None, NAME, host, WATTS) is None

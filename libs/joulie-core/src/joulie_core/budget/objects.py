@@ -4,8 +4,11 @@ from typing import Final
 
 from joulie_core.budget.ledger import LimitAsk, LimitReport
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
+from joulie_core.kinds.power_domain import MOST_DOMAIN_WATTS
 
 MW_PER_WATT: Final = 1000
+#: More than any site draws; what an object states beyond it counts as this.
+_MOST_MW: Final = MOST_DOMAIN_WATTS * MW_PER_WATT
 
 
 def node_identity(uid: str, boot_id: str) -> str:
@@ -37,8 +40,8 @@ def stored_report(status: NodePowerBudgetStatus) -> LimitReport | None:
 
 
 def milliwatts(watts: float | None) -> int | None:
-    """Return watts as whole milliwatts; None stays None."""
-    return None if watts is None else round(watts * MW_PER_WATT)
+    """Return watts as whole milliwatts, at most those of `MOST_DOMAIN_WATTS`; None stays None."""
+    return None if watts is None else round(min(watts * MW_PER_WATT, _MOST_MW))
 
 
 def watts_of(milliwatts_: int | None) -> float | None:

@@ -54,6 +54,9 @@ class ScriptedHost:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     saving: list[bool] = field(default_factory=list)
 
+    def hold_for(self, least_s: float) -> None:
+        """Do nothing: no lease ends."""
+
     async def read(self) -> NodeReading | Unavailable:
         """Return the reading."""
         return self.reading
@@ -84,6 +87,10 @@ class ScriptedHost:
 
     def gpu_devices(self) -> tuple[GpuDeviceRange, ...]:
         """Return none: one limit for all."""
+        return ()
+
+    def gpus_without_limit(self) -> tuple[str, ...]:
+        """Return none."""
         return ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:

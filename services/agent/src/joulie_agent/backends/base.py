@@ -141,7 +141,14 @@ class ReadingSource(Protocol):
         """Read once. A source of CPU values only leaves those of the GPUs empty, and the other way round."""
 
 
-class CpuActuator(Protocol):
+class Leased(Protocol):
+    """Controls that end some time after the last request, where the backend has leases."""
+
+    def hold_for(self, least_s: float) -> None:
+        """Have requests from now on hold for at least so many seconds without another, as far as the backend can."""
+
+
+class CpuActuator(Leased, Protocol):
     """Controls of one node's CPUs.
 
     A cap and a throttle hold the same CPUs only if the caller wants it: each may release the other, after it is in
@@ -166,11 +173,14 @@ class CpuActuator(Protocol):
         """Restore what `held` names, to originals or to the maximum of `limits`; applied where nothing is left."""
 
 
-class GpuActuator(Protocol):
+class GpuActuator(Leased, Protocol):
     """Controls of one node's GPUs."""
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """Return the devices and their limits; empty where the backend has one limit for all."""
+
+    def gpus_without_limit(self) -> Sequence[str]:
+        """Return the GPUs beside `gpu_devices` that the node has, or may have, as they are named to people."""
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """Cap each GPU, by UUID; the empty UUID stands for all. `enforced_watts` is the highest one read back."""

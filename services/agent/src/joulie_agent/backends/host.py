@@ -49,7 +49,7 @@ from joulie_agent.backends.base import (
 )
 from joulie_agent.backends.host_readings import cpu_reading, gpu_reading
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.discovery.gpu import describe_gpus, device_ranges, node_gpu
+from joulie_agent.discovery.gpu import describe_gpus, device_ranges, gpus_without_limit, node_gpu
 from joulie_agent.discovery.host import describe_cpu, describe_memory
 from joulie_agent.energy.counters import HostCounters, read_counters
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
@@ -116,7 +116,8 @@ class HostBackend:
         self._tuning = tuning
         self._client = client
         self._inventory = inventory
-        self._lease_s = lease_s
+        #: Without a power budget, and in use.
+        self._shortest_lease_s = self._lease_s = lease_s
         self._clock_fallback = clock_fallback
         self._cpu: CpuDescription | None = None
         self._gpu: GpuDescription | None = None
@@ -144,6 +145,10 @@ class HostBackend:
     async def read_counters(self) -> HostCounters:
         """Read the energy counters alone."""
         return await read_counters(self._client)
+
+    def hold_for(self, least_s: float) -> None:
+        """Take a longer lease of the actuator, up to the longest that it gives."""
+        self._lease_s = max(self._shortest_lease_s, min(least_s, LONGEST_LEASE_S))
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """Set RAPL limits, each package within its own range."""
@@ -181,6 +186,12 @@ class HostBackend:
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """Return the GPUs that answer and can be capped."""
         return device_ranges(self._gpu.devices) if self._gpu else ()
+
+    def gpus_without_limit(self) -> Sequence[str]:
+        """Return the GPUs of drivers and of the PCI bus that have no power limit, or do not answer."""
+        if self._gpu is None:
+            return ("not described yet",)
+        return gpus_without_limit(self._gpu.devices, self._cpu.facts.gpus_on_bus if self._cpu else None)
 
     def node_gpus(self) -> Sequence[NodeGpu]:
         """Return every GPU by the names that other programs have for it."""

@@ -66,6 +66,9 @@ class HttpActuator:
         self._node = node
         self._clock = clock
 
+    def hold_for(self, least_s: float) -> None:
+        """Do nothing: what the protocol sets stays until it is changed."""
+
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """Send `rapl.set_power_cap_watts`."""
         outcome = await self._cap(cap_watts_per_package)
@@ -99,6 +102,10 @@ class HttpActuator:
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """Return nothing: the protocol has one cap for all GPUs of a node."""
+        return ()
+
+    def gpus_without_limit(self) -> Sequence[str]:
+        """Return nothing: what the node has is in its telemetry."""
         return ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:

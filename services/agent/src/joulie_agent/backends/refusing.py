@@ -19,6 +19,9 @@ class RefusingBackend:
         self._reason = reason
         self._message = message
 
+    def hold_for(self, least_s: float) -> None:
+        """Do nothing: nothing is in force."""
+
     async def read(self) -> NodeReading | Unavailable:
         """Return the reason."""
         return Unavailable(self._reason, self._message)
@@ -54,6 +57,10 @@ class RefusingBackend:
         return self._refuse()
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
+        """Return no devices."""
+        return ()
+
+    def gpus_without_limit(self) -> Sequence[str]:
         """Return no devices."""
         return ()
 

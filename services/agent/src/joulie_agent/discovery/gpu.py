@@ -83,6 +83,12 @@ def device_ranges(devices: Sequence[GpuDeviceInfo]) -> tuple[GpuDeviceRange, ...
     )
 
 
+def gpus_without_limit(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> tuple[str, ...]:
+    """Return the GPUs that answer no request or have no power limit, and those that no driver lists."""
+    without = [each for each in devices if each.failure is not None or each.limits is None]
+    return (*(f"GPU {each.uuid or each.index}" for each in without), *_missing(devices, on_bus))
+
+
 def node_gpu(info: GpuDeviceInfo) -> NodeGpu:
     """Return a GPU by the names that other programs have for it."""
     return NodeGpu(

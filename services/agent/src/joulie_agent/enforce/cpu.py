@@ -75,6 +75,8 @@ class CpuResult:
     report: ControlReport
     #: The DVFS action that was carried out in this tick.
     action: DvfsDirection | None = None
+    #: What setting a cap in this tick answered; None where none was to be set.
+    cap: ControlOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,13 @@ class CpuEnforcer:
         tick = _Tick(intent, reading, now)
         attempt = await self._attempt(FIRST_PATHS[type(intent.cap), intent.mode], tick, state)
         after, note = step_after(attempt.path, attempt.outcome), ""
+        capped = attempt.outcome if attempt.path in CAP_PATHS else None
         if after.then is not None:
             failed = attempt.outcome
             note = f"{failed.backend} {failed.result}: {failed.message or failed.reason}"
             attempt = await self._attempt(after.then, tick, attempt.state)
             after = step_after(attempt.path, attempt.outcome)
-        return await self._finish(tick, attempt, after, note)
+        return replace(await self._finish(tick, attempt, after, note), cap=capped)
 
     async def follow(
         self, intent: CpuIntent, state: CpuControlState, reading: CpuReading | None, now: float

@@ -13,6 +13,8 @@ from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
 from joulie_agent.backends.base import GpuActuator
 from joulie_agent.enforce.gpu_clocks import NO_CLOCK_INPUTS, ClockInputs, combined, hold
+from joulie_core.budget.binding import LimitSource
+from joulie_core.budget.device_caps import lower_gpu_caps
 from joulie_core.control.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
 from joulie_core.control.gpu_clock import GpuClockState
 from joulie_core.control_result import ControlResult
@@ -41,6 +43,8 @@ class GpuIntent:
     limits: WattRange
     #: Whether the node is known to have GPUs.
     present: bool
+    #: Caps by the node's power budget in milliwatts, by UUID; the lower of two caps applies.
+    budget_mw: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,10 @@ class GpuResult:
 
     state: GpuControlState
     report: ControlReport
+    #: What setting the caps in this tick answered; None where none was to be set.
+    caps: ControlOutcome | None = None
+    #: What the caps come from.
+    source: LimitSource | None = None
 
 
 async def enforce(
@@ -56,7 +64,7 @@ async def enforce(
 ) -> GpuResult:
     """Carry out an intent once; `inputs` are those of the clock loops."""
     devices = actuator.gpu_devices() or (GpuDeviceRange("", intent.limits),)
-    caps = resolve_gpu_caps(intent.target, devices)
+    caps, source = lower_gpu_caps(resolve_gpu_caps(intent.target, devices), intent.budget_mw)
     if not caps:
         return await restore(intent.absent, intent.limits, state, actuator)
     cap_watts = {device.uuid: device.cap.cap_watts for device in caps if isinstance(device.cap, WattCap)}
@@ -67,7 +75,7 @@ async def enforce(
     clocks = await hold(_targets(intent, caps, actuator), state.clocks, actuator, inputs)
     in_force = state.in_force or _landed(power) or (clocks.outcome is not None and _landed(clocks.outcome))
     report = _report(combined(power, clocks.outcome), caps)
-    return GpuResult(GpuControlState(in_force=in_force, clocks=clocks.states), report)
+    return GpuResult(GpuControlState(in_force=in_force, clocks=clocks.states), report, power, source)
 
 
 def _landed(outcome: ControlOutcome) -> bool:

@@ -29,6 +29,11 @@ class KnownHardware:
         #: Subsystems whose source has not answered this agent yet.
         self._unread = {"cpu", "gpu"}
 
+    @property
+    def facts(self) -> HardwareFacts:
+        """What the sources have told, without what labels and the inventory add."""
+        return self._facts or _NO_FACTS
+
     async def read(self, backends: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
         """Read CPUs and GPUs, and take over what their sources tell of them; None without a usable reading."""
         if backends.cpu_source is backends.gpu_source:

@@ -6,7 +6,8 @@ ticks.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -17,10 +18,15 @@ from joulie_agent.backends.base import CpuReading, GpuReading, Unavailable
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.enforce import cpu, gpu
+from joulie_agent.enforce.budget import NodeBudget
 from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.enforce.known_hardware import KnownHardware
 from joulie_agent.enforce.moves import CpuPlaces, GpuPlaces
-from joulie_core.control.caps_resolve import WattCap, resolve_cpu_cap
+from joulie_core.budget.binding import LimitSource
+from joulie_core.budget.device_caps import lower_cpu_cap
+from joulie_core.budget.in_force import NodeLimitReport
+from joulie_core.budget.node_limit import FollowedLimit
+from joulie_core.control.caps_resolve import PctCap, WattCap, resolve_cpu_cap
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import Floor
 from joulie_core.control.telemetry_route import Route
@@ -48,6 +54,8 @@ class Inputs:
     published: NodeHardwareStatus | None
     #: Seconds on the loop's clock.
     now: float
+    #: The limit of the node's power budget; None without one.
+    limit: FollowedLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,10 @@ class Tick:
     action: DvfsDirection | None
     #: An earlier backend was restored, which may be the current one by another name: tick again.
     released: bool
+    #: What came of the limit of the node's power budget; None without one.
+    limit: NodeLimitReport | None = None
+    #: What the cap of each subsystem comes from, by its name; those without a cap are left out.
+    sources: Mapping[str, LimitSource] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -125,18 +137,26 @@ class NodeControl:
         backends = self._build(inputs)
         cpu_reading, gpu_reading = await self._known.read(backends)
         self._hardware = self._known.discover(inputs.node, inputs.published, backends)
-        self._intent = intent = self._cpu_intent(inputs, backends)
+        budget = NodeBudget.of(inputs.limit, self._hardware, self._known.facts, backends, now_s=inputs.now)
+        cap, source = self._cpu_cap(inputs, budget)
+        self._intent = intent = self._cpu_intent(inputs, backends, cap)
+        gpu_intent = self._gpu_intent(inputs, budget)
+        budget.take_leases(backends)
         cpu_result, gpu_result = await asyncio.gather(
             cpu.CpuEnforcer(backends.cpu, self._dvfs).enforce(intent, self._cpu.state, cpu_reading, inputs.now),
-            gpu.enforce(self._gpu_intent(inputs), self._gpu.state, backends.gpu, ClockInputs(gpu_reading, inputs.now)),
+            gpu.enforce(gpu_intent, self._gpu.state, backends.gpu, ClockInputs(gpu_reading, inputs.now)),
         )
         self._cpu.state, self._gpu.state = cpu_result.state, gpu_result.state
         tuned = await backends.cpu.tune_cpu(saving=_saves_power(inputs))
         released = await self._release_left()
+        sources = {"cpu": source, "gpu": gpu_result.source}
+        cpu_report = budget.named_in(_with_tuning(cpu_result.report, tuned), source)
         return Tick(
-            cpu=self._cpu.named_in(_with_tuning(cpu_result.report, tuned), inputs.route),
-            gpu=self._gpu.named_in(gpu_result.report, inputs.route),
+            cpu=self._cpu.named_in(cpu_report, inputs.route),
+            gpu=self._gpu.named_in(budget.named_in(gpu_result.report, gpu_result.source), inputs.route),
             released=released,
+            limit=budget.report(cpu_result.cap, gpu_result.caps, inputs.now),
+            sources={name: each for name, each in sources.items() if each is not None},
             cpu_reading=cpu_reading,
             gpu_reading=gpu_reading,
             hardware=self._hardware,
@@ -197,23 +217,28 @@ class NodeControl:
         gpu_released = await self._gpu.release_left(self._hardware.gpu_limits)
         return cpu_released or gpu_released
 
-    def _cpu_intent(self, inputs: Inputs, backends: NodeBackends) -> cpu.CpuIntent:
+    def _cpu_cap(self, inputs: Inputs, budget: NodeBudget) -> tuple[WattCap | PctCap | None, LimitSource | None]:
+        """Return the cap of a package that applies, of profile and budget, and where it comes from."""
         target, limits = inputs.target, self._hardware.cpu_limits
+        return lower_cpu_cap(resolve_cpu_cap(target.cpu, limits) if target else None, budget.cpu_mw)
+
+    def _cpu_intent(self, inputs: Inputs, backends: NodeBackends, cap: WattCap | PctCap | None) -> cpu.CpuIntent:
         return cpu.CpuIntent(
-            cap=resolve_cpu_cap(target.cpu, limits) if target else None,
+            cap=cap,
             absent=_absent(inputs),
-            limits=limits,
+            limits=self._hardware.cpu_limits,
             packages=self._hardware.packages,
             mode=backends.cpu_mode,
         )
 
-    def _gpu_intent(self, inputs: Inputs) -> gpu.GpuIntent:
+    def _gpu_intent(self, inputs: Inputs, budget: NodeBudget) -> gpu.GpuIntent:
         target = inputs.target
         return gpu.GpuIntent(
             target=target.gpu.power_cap if target and target.gpu else None,
             absent=_absent(inputs),
             limits=self._hardware.gpu_limits,
             present=self._hardware.gpu_present,
+            budget_mw=budget.gpus_mw,
         )
 
 

@@ -79,20 +79,26 @@ def gpu_place(control: GpuControl, state: GpuControlState) -> ControlPlace:
 
 
 def announced(
-    last: ControlReports | None, node: NodeName, route: Route, target: NodePowerProfileSpec | None
+    last: ControlReports | None,
+    node: NodeName,
+    route: Route,
+    target: NodePowerProfileSpec | None,
+    *,
+    limited: bool = False,
 ) -> ControlReports | None:
     """Return the last reports with what is about to be put in force at an endpoint; None where they name it all.
 
-    In mode `auto` a report names either a cap or a throttle: which of the two it will be is known afterwards.
+    `limited`: a power budget caps CPUs and GPUs. In mode `auto` a report names either a cap or a throttle: which of the
+    two it will be is known afterwards.
     """
     reports = last or ControlReports()
     cpu, gpu = reports.cpu, reports.gpu
-    if target is not None and target.cpu is not None:
+    if limited or (target is not None and target.cpu is not None):
         modes = route.cpu_control.mode
         cap = Held.NO if modes is CpuControlMode.DVFS else Held.PERHAPS
         throttle = Held.NO if modes is CpuControlMode.RAPL else Held.PERHAPS
         cpu = _announced(cpu, node, route.cpu_control, cap, throttle)
-    if target is not None and target.gpu is not None:
+    if limited or (target is not None and target.gpu is not None):
         gpu = _announced(gpu, node, route.gpu_control, Held.PERHAPS, Held.NO)
     return None if cpu is reports.cpu and gpu is reports.gpu else ControlReports(cpu=cpu, gpu=gpu)
 

@@ -1,0 +1,173 @@
+"""The power budget of a node at one tick: its caps of the devices, and what came of them.
+
+Guarantees that a device which is missing, or whose number or range is a guess, leaves the limit refused: an unknown
+device draws what it likes. Source: docs/decisions/0053-budgets-on-a-node.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_actuator.outcome import ControlOutcome
+from joulie_actuator.reasons import Reason
+from joulie_agent.backends.base import NO_RANGE
+from joulie_agent.backends.factory import NodeBackends
+from joulie_agent.backends.host import LONGEST_LEASE_S
+from joulie_agent.discovery.discoverer import DiscoveredHardware
+from joulie_agent.discovery.facts import HardwareFacts
+from joulie_core.budget.binding import LimitSource
+from joulie_core.budget.device_caps import DeviceCaps, GpuGroup, LimitedDevices, caps_of_levels, caps_of_limit
+from joulie_core.budget.in_force import NO_DEVICES, HeldPower, NodeLimitReport, judge_limit
+from joulie_core.budget.node_limit import FollowedLimit
+from joulie_core.budget.objects import milliwatts, watts_of
+from joulie_core.kinds.node_hardware import FactOrigins, GpuHardware, Origin
+from joulie_core.kinds.telemetry_profile import ControlReport
+
+#: GPUs that a message names.
+_MOST_NAMED: Final = 4
+_CERTAIN: Final = frozenset({Origin.SEEN, Origin.LABELLED})
+_NO_DEVICES: Final = LimitedDevices(0, NO_RANGE)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBudget:
+    """The limit of one node at one tick, split over its devices."""
+
+    limit: FollowedLimit | None = None
+    devices: LimitedDevices = _NO_DEVICES
+    #: None: no caps by a budget.
+    caps: DeviceCaps | None = None
+
+    @classmethod
+    def of(
+        cls,
+        limit: FollowedLimit | None,
+        hardware: DiscoveredHardware,
+        facts: HardwareFacts,
+        backends: NodeBackends,
+        *,
+        now_s: float,
+    ) -> "NodeBudget":
+        """Split a limit over the devices of a node.
+
+        Args:
+            limit: the limit; None without one.
+            hardware: of the node, with what labels and the inventory tell.
+            facts: what its sources have told.
+            backends: of the node.
+            now_s: the clock of the limit's lease.
+        """
+        if limit is None:
+            return cls()
+        devices = devices_of(hardware, facts, backends)
+        if not limit.applies(now_s):
+            return cls(limit, devices)
+        if limit.levels is not None:
+            return cls(limit, devices, caps_of_levels(limit.levels.cpu_mw, limit.levels.gpu_mw, devices))
+        assert limit.ask.limit_mw is not None
+        return cls(limit, devices, caps_of_limit(limit.ask.limit_mw, devices))
+
+    @property
+    def cpu_mw(self) -> int | None:
+        """Cap of each package; None without one."""
+        return self.caps.cpu_mw if self.caps else None
+
+    @property
+    def gpus_mw(self) -> Mapping[str, int]:
+        """Cap of each GPU that has one, by UUID."""
+        return self.caps.gpus_mw if self.caps else {}
+
+    def take_leases(self, backends: NodeBackends) -> None:
+        """Have what is set hold for the lease of the limit where this agent ends, and as long as can be if it is kept.
+
+        A dead agent cannot be told from one that has lost the API server: until then the operator counts the limit.
+        """
+        least_s = 0.0
+        if self.caps is not None and self.limit is not None:
+            least_s = LONGEST_LEASE_S if self.limit.keeps else self.limit.lease_s
+        backends.cpu.hold_for(least_s)
+        backends.gpu.hold_for(least_s)
+
+    def report(self, cpu: ControlOutcome | None, gpu: ControlOutcome | None, now_s: float) -> NodeLimitReport | None:
+        """Return what came of the limit, from what setting the caps has answered; None without a limit."""
+        if self.limit is None:
+            return None
+        return judge_limit(
+            self.limit,
+            self.devices,
+            self.caps,
+            cpu=_held("CPU", cpu, self.devices.packages),
+            gpu=_held("GPU", gpu, self.devices.gpu_count) if self.devices.gpus else NO_DEVICES,
+            now_s=now_s,
+        )
+
+    def named_in(self, report: ControlReport, source: LimitSource | None) -> ControlReport:
+        """Add to a report which of profile and budget sets the cap, where the budget sets one too."""
+        if self.caps is None or self.limit is None or source is None:
+            return report
+        asked = watts_of(self.limit.ask.limit_mw)
+        whole = "" if asked is None else f" of {asked:g} W for the node"
+        note = {
+            LimitSource.BUDGET: f"capped by the power budget{whole}",
+            LimitSource.PROFILE: f"capped by the profile, below the power budget{whole}",
+        }[source]
+        return report.model_copy(update={"message": "; ".join(part for part in (note, report.message) if part)[:1024]})
+
+
+def devices_of(hardware: DiscoveredHardware, facts: HardwareFacts, backends: NodeBackends) -> LimitedDevices:
+    """Return the devices that share the limit of a node."""
+    status = hardware.status
+    groups = tuple(GpuGroup(device.uuid, device.limits) for device in backends.gpu.gpu_devices())
+    if not groups and hardware.gpu_present and status.gpu is not None:
+        groups = (GpuGroup("", hardware.gpu_limits, status.gpu.count),)
+    return LimitedDevices(
+        packages=hardware.packages,
+        cpu=hardware.cpu_limits,
+        gpus=groups,
+        problem="; ".join(_problems(hardware, facts, backends, groups)),
+    )
+
+
+def _problems(
+    hardware: DiscoveredHardware, facts: HardwareFacts, backends: NodeBackends, groups: tuple[GpuGroup, ...]
+) -> list[str]:
+    """Return why not every device of the node is known to be among those that share the limit."""
+    status, problems = hardware.status, []
+    origins = (status.quality.facts if status.quality else None) or FactOrigins()
+    if status.cpu is None or not (origins.cpu in _CERTAIN or (facts.cpu and facts.cpu.sockets)):
+        problems.append("the number of CPU packages is not known")
+    if not (origins.gpu in _CERTAIN or _counted(facts.gpu)):
+        problems.append(
+            "the number of GPUs is not known (the label joulie.io/hw.gpu-count=0 states that there are none)"
+        )
+    elif status.gpu is not None and hardware.gpu_present:
+        limited = sum(group.count for group in groups)
+        if status.gpu.count != limited:
+            problems.append(f"{status.gpu.count} GPUs, of which {limited} can be limited")
+    if without := backends.gpu.gpus_without_limit():
+        more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
+        problems.append(f"without a power limit: {', '.join(without[:_MOST_NAMED])}{more}")
+    return problems
+
+
+def _counted(gpu: GpuHardware | None) -> bool:
+    """Return whether a source has looked for GPUs, and counted those that there are."""
+    return gpu is not None and (gpu.present is False or (gpu.present is True and gpu.count > 0))
+
+
+def _held(subsystem: str, outcome: ControlOutcome | None, count: int) -> HeldPower:
+    """Return the sum that was read back.
+
+    Args:
+        subsystem: its name in messages.
+        outcome: of setting the caps; None where none was set.
+        count: devices; a backend with one cap for all tells that of one.
+    """
+    if outcome is None:
+        return HeldPower(None, f"{subsystem}: held by a loop, which is no limit")
+    if outcome.applied or outcome.reason is Reason.HELD_BY_FIRMWARE:
+        if outcome.total_watts is not None:
+            return HeldPower(milliwatts(outcome.total_watts))
+        if outcome.enforced_watts is not None:
+            return HeldPower(milliwatts(outcome.enforced_watts * count))
+    return HeldPower(None, f"{subsystem}: {outcome.result} {outcome.message or outcome.reason}")

@@ -1,0 +1,206 @@
+"""A power budget on a machine with two packages and two GPUs: what is written to them, and what is told of it."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from joulie_actuator.client import InProcessActuator
+from joulie_actuator.hardware.sysfs import SysfsTree
+from joulie_actuator.protocol import SetCpuCap, SetGpuCaps
+from joulie_actuator.subsystems import HostSubsystems
+from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.backends.host import HostBackend
+from joulie_agent.enforce.node import NodeControl
+from joulie_core.budget.node_limit import FollowedLimit, follow
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
+from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget
+from joulie_testing.agent.actuator_process import settings_of_machine, silent
+from joulie_testing.agent.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.scripted_host import INPUTS, capped_target, host_route, node_control
+
+ALONE = replace(INPUTS, target=None)
+#: The lowest limits are 2 of 60 W and 2 of 200 W, the highest 2 of 150 W and 2 of 700 W.
+LOWEST_W = 520
+
+
+@dataclass
+class Bench:
+    control: NodeControl
+    machine: FakeMachine
+    library: FakeGpuLibrary
+    requests: list
+    gpus: tuple[FakeGpu, ...]
+
+    def limits(self):
+        """The limits of packages and GPUs in watts, as the hardware has them."""
+        packages = [self.machine.read(path) / 1e6 for path in self.machine.limits()]
+        return packages, [gpu.limit_mw / 1000 for gpu in self.gpus]
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    settings, machine = settings_of_machine(tmp_path)
+    gpus = (FakeGpu("a"), FakeGpu("b"))
+    driver, library = fake_gpu_driver(*gpus)
+    client = InProcessActuator(HostSubsystems(settings, silent, drivers=[driver]), stop_grace_s=0.2)
+    requests = []
+
+    class Spy:
+        async def execute(self, request):
+            requests.append(request)
+            return await client.execute(request)
+
+    host = HostBackend(Spy(), Inventory.load(), lease_s=80)
+    yield Bench(node_control(BackendFactory(None, lambda _node: host)), machine, library, requests, gpus)
+    await client.close()
+
+
+def limit(watts, *, keep=True, lease_s=300, now_s=0.0) -> FollowedLimit:
+    spec = NodePowerBudgetSpec.model_validate(
+        {
+            "node_name": "n1",
+            "term": 1,
+            "sequence": 1,
+            "limit_watts": watts,
+            "on_lost_control": "KeepGuaranteed" if keep else "Release",
+            "lease_seconds": lease_s,
+        }
+    )
+    return follow(None, "o", spec, NodePowerBudgetStatus(), now_s)
+
+
+async def test_a_limit_reaches_every_package_and_gpu_and_is_told_as_read(bench):
+    tick = await bench.control.tick(replace(ALONE, limit=limit(600)))
+    assert bench.limits() == ([100, 100], [200, 200])
+    assert (tick.limit.state, tick.limit.in_force_mw) == ("AsAsked", 600_000)
+    assert (tick.cpu.message, tick.sources) == (
+        "capped by the power budget of 600 W for the node",
+        {"cpu": "budget", "gpu": "budget"},
+    )
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    assert bench.limits() == ([150, 150], [350, 350])
+    assert tick.limit.in_force_mw == 1_000_000
+
+
+async def test_without_its_limit_the_hardware_has_what_it_had(bench):
+    before = bench.limits()
+    await bench.control.tick(replace(ALONE, limit=limit(600)))
+    tick = await bench.control.tick(ALONE)
+    assert (bench.limits(), tick.limit) == (before, None)
+    assert not bench.control.in_force
+
+
+async def test_of_profile_and_budget_the_lower_one_is_written_for_each_subsystem(bench):
+    target = capped_target().model_copy(
+        update={
+            "cpu": CpuTarget(package_power_cap_watts=120),
+            "gpu": GpuTarget(power_cap=GpuPowerCap(cap_watts_per_gpu=200)),
+        }
+    )
+    tick = await bench.control.tick(replace(INPUTS, target=target, limit=limit(1000)))
+    assert bench.limits() == ([120, 120], [200, 200])
+    assert (tick.sources, tick.limit.in_force_mw) == ({"cpu": "profile", "gpu": "profile"}, 640_000)
+    tick = await bench.control.tick(replace(INPUTS, target=target, limit=limit(600)))
+    assert bench.limits() == ([100, 100], [200, 200])
+    assert (tick.sources["cpu"], tick.limit.in_force_mw) == ("budget", 600_000)
+    await bench.control.tick(replace(INPUTS, target=target))
+    assert bench.limits() == ([120, 120], [200, 200])
+
+
+async def test_a_limit_below_the_hardware_sets_the_lowest_limits(bench):
+    tick = await bench.control.tick(replace(ALONE, limit=limit(400)))
+    assert bench.limits() == ([60, 60], [200, 200])
+    assert (tick.limit.state, tick.limit.refused, tick.limit.in_force_mw) == ("BelowMinimum", True, LOWEST_W * 1000)
+
+
+async def test_a_package_whose_firmware_holds_more_counts_with_what_it_holds(bench, monkeypatch):
+    write_int = SysfsTree.write_int
+    path = bench.machine.limits()[1]
+    bench.machine.write(path, 200_000_000)
+    real = bench.machine.tree().real(path)
+
+    def clamping(tree, path, value):
+        return write_int(tree, path, max(140_000_000, value) if tree.real(path) == real else value)
+
+    monkeypatch.setattr(SysfsTree, "write_int", clamping)
+    tick = await bench.control.tick(replace(ALONE, limit=limit(600)))
+    assert bench.limits() == ([100, 140], [200, 200])
+    assert (tick.limit.state, tick.limit.in_force_mw, tick.limit.refused) == ("HeldHigher", 640_000, False)
+
+
+async def test_a_gpu_whose_driver_keeps_more_counts_with_what_it_keeps(bench):
+    bench.gpus[0].sticks_at_mw = 300_000
+    tick = await bench.control.tick(replace(ALONE, limit=limit(600)))
+    assert (tick.limit.state, tick.limit.in_force_mw) == ("HeldHigher", 700_000)
+
+
+async def test_the_limit_of_a_removed_gpu_goes_to_the_others(bench):
+    await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    bench.library.gpus.remove(bench.gpus[1])
+    bench.library.reload()
+    for _ in range(2):
+        tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    assert bench.limits()[0] == [150, 150]
+    assert (bench.gpus[0].limit_mw, tick.limit.state, tick.limit.in_force_mw) == (700_000, "AsAsked", 1_000_000)
+
+
+async def test_a_gpu_that_no_longer_answers_leaves_the_limit_refused(bench):
+    await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    bench.gpus[1].lost = True
+    for _ in range(2):
+        tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    assert (tick.limit.refused, tick.limit.in_force_mw) == (True, None)
+    assert tick.limit.state in {"DevicesUnknown", "NotHeld"}
+
+
+async def test_a_gpu_without_a_power_limit_leaves_the_limit_refused_and_named(bench):
+    bench.gpus[1].min_mw = bench.gpus[1].max_mw = None
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    assert (tick.limit.state, tick.limit.in_force_mw) == ("DevicesUnknown", None)
+    assert "without a power limit: GPU b" in tick.limit.message
+    assert bench.limits() == ([150, 150], [700, 700])
+
+
+async def test_gpus_of_different_ranges_get_caps_of_their_own(bench):
+    bench.gpus[0].max_mw = bench.gpus[0].limit_mw = bench.gpus[0].default_mw = 250_000
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    assert bench.limits() == ([150, 150], [250, 450])
+    assert tick.limit.in_force_mw == 1_000_000
+
+
+async def test_a_package_that_cannot_be_capped_leaves_the_limit_refused(bench):
+    bench.machine.unload_rapl()
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))
+    assert (tick.limit.refused, tick.limit.in_force_mw) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("keep", "lease_s", "taken_s"), [(True, 300, 3600), (False, 300, 300), (False, 10, 80), (False, 86_400, 3600)]
+)
+async def test_limits_are_leased_for_as_long_as_the_operator_counts_them(bench, keep, lease_s, taken_s):
+    def leases():
+        taken = {each.lease_s for each in bench.requests if isinstance(each, SetCpuCap | SetGpuCaps)}
+        bench.requests.clear()
+        return taken
+
+    await bench.control.tick(replace(ALONE, limit=limit(600, keep=keep, lease_s=lease_s)))
+    assert leases() == {taken_s}
+    await bench.control.tick(replace(INPUTS, target=capped_target(), now=1.0))
+    assert leases() == {80}
+
+
+async def test_a_limit_that_was_released_is_leased_no_longer_and_restored(bench):
+    before = bench.limits()
+    released = limit(600, keep=False, lease_s=60)
+    await bench.control.tick(replace(ALONE, limit=released))
+    tick = await bench.control.tick(replace(ALONE, limit=released, now=60.0))
+    assert (bench.limits(), tick.limit.state) == (before, "LeaseEnded")
+
+
+async def test_a_throttle_in_the_place_of_a_cap_is_no_limit(bench):
+    inputs = replace(ALONE, route=host_route("dvfs"), limit=limit(600))
+    tick = await bench.control.tick(inputs)
+    assert (tick.limit.state, tick.limit.in_force_mw) == ("NotHeld", None)
+    assert bench.limits() == ([150, 150], [200, 200])
