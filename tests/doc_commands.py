@@ -44,6 +44,7 @@ ON_A_CLUSTER: Final = (
     ("docs/kubectl-joulie.md", "Permissions"),
     ("docs/savings.md", "What has Joulie saved here?"),
     ("docs/power-budgets.md", "Begin"),
+    ("docs/power-budgets.md", "Enforce"),
     ("docs/power-budgets.md", "Leave"),
     ("docs/holders.md", "Holders of devices"),
     ("docs/energy-by-pod.md", "Series"),

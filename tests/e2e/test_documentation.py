@@ -86,6 +86,7 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
         ("docs/live-page.md", "Opening it"): _has_the_page,
         ("docs/monitoring.md", "Monitoring"): _has_monitors,
         ("docs/power-budgets.md", "Begin"): _observes_power_domains,
+        ("docs/power-budgets.md", "Enforce"): _enforces_power_domains,
         ("docs/power-budgets.md", "Leave"): _observes_none,
         ("docs/upgrade.md", "Steps"): _has_the_new_kind,
         ("docs/upgrade.md", "Secrets of BMCs"): _approves_the_addresses_and_certificates,
@@ -182,6 +183,11 @@ async def _is_installed(release: Release) -> None:
 async def _observes_power_domains(release: Release) -> None:
     spec = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
     assert {"name": "POWER_DOMAINS", "value": "Observe"} in spec["containers"][0]["env"]
+
+
+async def _enforces_power_domains(release: Release) -> None:
+    spec = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    assert {"name": "POWER_DOMAINS", "value": "Enforce"} in spec["containers"][0]["env"]
 
 
 async def _observes_none(release: Release) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from joulie_api.apply import Applier, FencedWriter, WriteResult, covers, same
-from joulie_api.errors import NotFound, NotLeader, ServerError, TransportError
+from joulie_api.errors import AlreadyExists, Conflict, NotFound, NotLeader, ServerError, TransportError
 from joulie_api.resources import NODE_POWER_PROFILES
 from joulie_testing.api import Disconnect, Respond, make_node
 
@@ -89,6 +89,25 @@ async def test_the_first_write_of_a_process_is_made_even_if_the_object_is_as_des
     # A former process may have owned fields that this one no longer sets; only an apply takes them away.
     fake_api.put({"kind": "NodePowerProfile", "metadata": {"name": "n1"}, **body()})
     assert await applier.apply(NODE_POWER_PROFILES, "n1", body(), live=fake_api.get("NodePowerProfile", "n1"))
+
+
+async def test_an_object_is_created_where_there_is_none(fake_api, writer, results):
+    await writer.create(NODE_POWER_PROFILES, "n1", {"metadata": {"labels": {"a": "b"}}, **body()})
+    stored = fake_api.get("NodePowerProfile", "n1")
+    assert (stored["apiVersion"], stored["metadata"]["labels"]) == ("joulie.io/v1alpha1", {"a": "b"})
+    with pytest.raises(AlreadyExists):
+        await writer.create(NODE_POWER_PROFILES, "n1", body())
+    assert results == [("NodePowerProfile", "applied"), ("NodePowerProfile", "failed")]
+
+
+async def test_a_deletion_of_one_version_leaves_any_other(fake_api, writer):
+    version = fake_api.put({"kind": "NodePowerProfile", "metadata": {"name": "n1"}, **body()})["metadata"]
+    fake_api.patch("NodePowerProfile", "n1", {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(Conflict):
+        await writer.delete(NODE_POWER_PROFILES, "n1", version=version["resourceVersion"])
+    current = fake_api.get("NodePowerProfile", "n1")["metadata"]["resourceVersion"]
+    assert await writer.delete(NODE_POWER_PROFILES, "n1", version=current)
+    assert fake_api.count("NodePowerProfile") == 0
 
 
 async def test_a_forgotten_object_is_written_again(applier):

@@ -145,6 +145,21 @@ async def test_a_clean_exit_hands_over_within_a_retry_period(server):
     assert server.writes[-2]["leaseTransitions"] == 1
 
 
+async def test_each_leader_has_a_higher_term_and_raises_it_where_it_is_asked_to(server):
+    first = Replica(server, "a")
+    await asyncio.sleep(1)
+    assert first.elector.term() == 0
+    assert first.elector.term(above=6) is None
+    await asyncio.sleep(3)
+    assert first.elector.term(above=6) == 7
+    await first.stop()
+    assert first.elector.term() is None
+    again = Replica(server, "a")
+    await asyncio.sleep(3)
+    assert again.elector.term() == 8
+    await again.stop()
+
+
 async def test_a_holder_that_dies_is_replaced_within_20_seconds(server):
     first = Replica(server, "a")
     await asyncio.sleep(1)

@@ -62,6 +62,29 @@ def test_a_lease_that_did_not_change_for_its_duration_is_taken_over():
     assert (write.spec.holder_identity, write.spec.lease_transitions, write.spec.acquire_time) == ("a", 5, "now")
 
 
+def test_the_number_of_transitions_is_that_of_the_lease_that_is_held():
+    replica = candidate()
+    assert replica.transitions(-1) is None
+    replica.on_read(lease("b", transitions=4), 0.0)
+    assert replica.transitions(-1) is None
+    take(replica, replica.attempt(15.0, "now"), "2", started=15.0, now=15.0)
+    assert (replica.transitions(-1), replica.transitions(4)) == (5, 5)
+
+
+def test_a_lease_that_counts_from_zero_again_is_renewed_with_more_transitions():
+    replica = candidate()
+    take(replica, replica.attempt(0.0, "now"), "1", started=0.0, now=0.0)
+    assert replica.transitions(-1) == 0
+    assert replica.transitions(7) is None
+    renewal = replica.attempt(2.0, "now")
+    assert (renewal.resource_version, renewal.spec.lease_transitions) == ("1", 8)
+    take(replica, renewal, "2", started=2.0, now=2.0)
+    assert replica.transitions(7) == 8
+    # One that is lost meanwhile is not counted on.
+    replica.on_read(lease("b", version="3", transitions=9), 3.0)
+    assert replica.transitions(7) is None
+
+
 def test_the_holders_own_duration_counts():
     replica = candidate()
     replica.on_read(lease("b", duration=60), 0.0)

@@ -8,7 +8,7 @@ from joulie_cli.__main__ import perform
 from joulie_cli.arguments import VERBS, make_parser
 from joulie_cli.cluster import ClusterReader
 from joulie_cli.verbs.top import LiveNodes
-from joulie_testing.api import Respond, make_node_hardware, make_pod
+from joulie_testing.api import Respond, make_node_hardware, make_pod, make_power_domain
 from joulie_testing.cli import extender_service, managed_node
 
 _VERBS = {
@@ -22,7 +22,7 @@ _VERBS = {
     "doctor": ("doctor",),
     "sleep": ("sleep",),
     "savings": ("savings",),
-    "power": ("power",),
+    "power": ("power", "rack"),
     "events": ("events", "-w"),
 }
 _PLURALS = {
@@ -30,12 +30,13 @@ _PLURALS = {
     "NodeHardware": "nodehardwares", "NodePowerProfile": "nodepowerprofiles", "NodeTwin": "nodetwins",
     "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
     "NodeSleepPolicy": "nodesleeppolicies", "ConfigMap": "configmaps",
-    "PowerDomain": "powerdomains",
+    "PowerDomain": "powerdomains", "NodePowerBudget": "nodepowerbudgets",
 }  # fmt: skip
 
 
 async def test_every_verb_is_permitted_and_every_permission_is_used(fake_api, fake_client, tmp_path):
     fake_api.put_all([*managed_node("n1"), make_node_hardware("n1"), make_pod("train"), extender_service()])
+    fake_api.put(make_power_domain("rack", status={"mode": "Enforce"}))
     fake_api.faults.add(Respond(503), path="/proxy/", times=None)
     kubeconfig = str(fake_api.kubeconfig(tmp_path))
     for arguments in _VERBS.values():

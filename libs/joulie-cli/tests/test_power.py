@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from joulie_testing.api import make_power_domain
+from joulie_testing.api import make_node_power_budget, make_power_domain
 from joulie_testing.cli import ago
 
 ACCEPTED = {"type": "Accepted", "status": "True", "reason": "Valid"}
@@ -43,7 +43,7 @@ async def test_it_says_that_nothing_is_lowered(fake_api, cli):
 
 async def test_bars_tell_measured_from_modelled_and_from_what_is_left(fake_api, cli):
     put(fake_api, "a", drawn={"measuredWatts": 400, "modelledWatts": 200}, inForceWatts=900, allocatedWatts=900)
-    assert (await rows(cli))[0] == ["a", "1000", "████▒▒····", "600", "900", "900", "2", "WithinLimit"]
+    assert (await rows(cli))[0] == ["a", "1000", "████▒▒····", "600", "900", "900", "2", "Observe", "WithinLimit"]
 
 
 async def test_zero_and_unknown_are_not_the_same(fake_api, cli):
@@ -51,7 +51,7 @@ async def test_zero_and_unknown_are_not_the_same(fake_api, cli):
     put(fake_api, "part", drawn={"measuredWatts": 100, "unknownNodes": 1}, unknownNodes=1)
     put(fake_api, "zero", drawn={"measuredWatts": 0, "measuredNodes": 2}, inForceWatts=0, allocatedWatts=0)
     none, part, zero, *_ = await rows(cli)
-    assert none == ["none", "1000", "-", "-", "-", "-", "0+2", "WithinLimit"]
+    assert none == ["none", "1000", "-", "-", "-", "-", "0+2", "Observe", "WithinLimit"]
     assert part[2:5] == ["█·········?", "100?", "-"]
     assert zero[2:7] == ["··········", "0", "0", "0", "2"]
 
@@ -76,7 +76,7 @@ async def test_domains_in_a_cycle_without_parent_or_that_cannot_be_read_hide_no_
     fake_api.put(make_power_domain("bad", limit_watts="many"))
     found = [each[0] for each in await rows(cli) if each]
     assert found[:5] == ["bad", "good", "lost", "x", "y"]
-    assert (await rows(cli))[0] == ["bad", "-", "-", "-", "-", "-", "-", "Unreadable"]
+    assert (await rows(cli))[0] == ["bad", "-", "-", "-", "-", "-", "-", "-", "Unreadable"]
 
 
 async def test_one_domain_is_shown_with_its_conditions_and_the_nodes_that_would_be_lowered(fake_api, cli):
@@ -105,3 +105,41 @@ async def test_data_has_null_for_what_is_not_known(fake_api, cli):
     (found,) = json.loads((await cli("power", "-o", "json")).out)["domains"]
     assert (found["name"], found["limitWatts"], found["parent"]) == ("a", 1_000, None)
     assert (found["status"]["inForceWatts"], found["status"]["drawn"]["measuredWatts"]) == (None, None)
+
+
+def limited(fake_api, node, domain, *, limit_watts=400, **status):
+    spec = {"powerDomain": domain, "sequence": 3}
+    fake_api.put(make_node_power_budget(node, limit_watts=limit_watts, status=status or None, **spec))
+
+
+async def test_an_enforced_domain_names_the_limit_of_each_node_below_it_and_what_is_in_force(fake_api, cli):
+    put(fake_api, "feed", mode="Enforce", unconfirmedNodes=1, refusedNodes=1, silentNodes=0, largestInForceWatts=980)
+    put(fake_api, "a", "feed", mode="Enforce")
+    put(fake_api, "other", mode="Enforce")
+    limited(fake_api, "n1", "a", sequence=3, inForceWatts=410)
+    limited(fake_api, "n2", "feed", sequence=3, inForceWatts=300, refused=True)
+    limited(fake_api, "n3", "a", limit_watts=None, sequence=2)
+    limited(fake_api, "n4", "other")
+    text = (await cli("power", "feed")).out
+    assert "nothing is lowered" not in text
+    assert "1 unconfirmed, 1 refused, 0 silent" in text
+    assert "980 W since it was first within this limit" in text
+    table = [each.split() for each in text.splitlines() if each.startswith("n")]
+    assert table == [
+        ["n2", "400", "300", "refused"],
+        ["n3", "-", "-", "unconfirmed"],
+        ["n1", "400", "410", "confirmed"],
+    ]
+    data = json.loads((await cli("power", "feed", "-o", "json")).out)
+    assert data["limits"][0] == {
+        "node": "n1", "powerDomain": "a", "askedWatts": 400, "inForceWatts": 410, "state": "confirmed",
+    }  # fmt: skip
+    feed = next(each for each in await rows(cli) if each and each[0] == "feed")
+    assert feed[-3:] == ["Enforce", "1", "refused"]
+
+
+async def test_a_limit_that_cannot_be_read_hides_no_other(fake_api, cli):
+    put(fake_api, "a", mode="Enforce")
+    limited(fake_api, "n1", "a")
+    limited(fake_api, "n2", "a", limit_watts="many")
+    assert [each.split()[0] for each in (await cli("power", "a")).out.splitlines() if each.startswith("n")] == ["n1"]

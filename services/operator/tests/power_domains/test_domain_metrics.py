@@ -33,6 +33,11 @@ def test_every_figure_that_is_known_has_its_series():
                 nodes=5,
                 unknownNodes=2,
                 loweredNodes=3,
+                mode="Enforce",
+                largestInForceWatts=1_400,
+                unconfirmedNodes=4,
+                refusedNodes=0,
+                silentNodes=1,
             )
         }
     )
@@ -42,6 +47,8 @@ def test_every_figure_that_is_known_has_its_series():
         ("_limit_watts", "a"): 1_000,
         ("_allocated_watts", "a"): 900,
         ("_in_force_watts", "a"): 1_500,
+        ("_largest_in_force_watts", "a"): 1_400,
+        ("_enforced", "a"): 1,
         ("_guaranteed_watts", "a"): 300,
         ("_shortfall_watts", "a"): 20,
         ("_drawn_watts", "a", "measured"): 500,
@@ -50,12 +57,21 @@ def test_every_figure_that_is_known_has_its_series():
         ("_nodes", "a", "power_unknown"): 2,
         ("_nodes", "a", "draw_unknown"): 1,
         ("_nodes", "a", "lowered"): 3,
+        ("_nodes", "a", "unconfirmed"): 4,
+        ("_nodes", "a", "refused"): 0,
+        ("_nodes", "a", "silent"): 1,
     }
 
 
 def test_what_is_not_known_has_no_sample():
     found = samples({"a": state(accepted="False"), "b": state(spec=None, accepted="False")})
-    assert found == {("s", "true"): 0, ("s", "false"): 2, ("_limit_watts", "a"): 1_000}
+    assert found == {
+        ("s", "true"): 0,
+        ("s", "false"): 2,
+        ("_limit_watts", "a"): 1_000,
+        ("_enforced", "a"): 0,
+        ("_enforced", "b"): 0,
+    }
 
 
 def test_all_domains_are_counted_and_the_first_have_series():

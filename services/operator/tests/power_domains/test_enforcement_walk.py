@@ -62,10 +62,8 @@ class Walk:
         name = chance.choice(sorted(world.machines))
         machine = world.machines[name]
         troubled = any(each.silent or each.refuses for each in world.machines.values())
-        if draw < 0.35:
-            world.demand(**{name: chance.choice((None, 50, 150, 300, 500))})
-        elif draw < 0.40:
-            await world.elect()
+        if draw < 0.40:
+            await self.want_or_elect(name)
         elif draw < 0.50 and not troubled:
             machine.silent, machine.refuses = chance.choice(((True, False), (False, True)))
         elif draw < 0.62:
@@ -90,6 +88,12 @@ class Walk:
             self.observe()
         world.let_leases_end()
         self.observe()
+
+    async def want_or_elect(self, name):
+        if self.random.random() < 0.9:
+            self.world.demand(**{name: self.random.choice((None, 50, 150, 300, 500))})
+        else:
+            await self.world.elect()
 
     async def surprise(self, name):
         """Let something happen that no operator can act before, and give everybody the time to answer it."""

@@ -1,11 +1,12 @@
-"""`kubectl joulie power`: the tree of power domains, what its nodes draw and may draw, and what they would get."""
+"""`kubectl joulie power`: the tree of power domains, what its nodes draw and may draw, and their shares."""
 
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from joulie_api.resources import POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, POWER_DOMAINS
+from joulie_api.wire.metadata import WireCondition
 from joulie_cli.arguments import add_verb, cluster_options, format_option
 from joulie_cli.cluster import connect
 from joulie_cli.layout import (
@@ -23,7 +24,16 @@ from joulie_cli.layout import (
     watts,
 )
 from joulie_cli.output import CliError, ExitCode, show
-from joulie_cli.views.power_domains import DomainView, DrawnView, decode_power_domain, tree_order
+from joulie_cli.views.power_domains import (
+    BudgetView,
+    DomainStatusView,
+    DomainView,
+    DrawnView,
+    decode_power_budget,
+    decode_power_domain,
+    names_below,
+    tree_order,
+)
 from joulie_core.timestamps import epoch_seconds
 
 _BAR_WIDTH: Final = 10
@@ -34,19 +44,26 @@ _COLUMNS: Final = (
     TableColumn("OF LIMIT"),
     TableColumn("DRAWN", right=True),
     TableColumn("MAY DRAW", right=True),
-    TableColumn("WOULD GET", right=True),
+    TableColumn("SHARE", right=True),
     TableColumn("NODES", right=True),
+    TableColumn("MODE"),
     TableColumn("STATE", elastic=True),
 )
 _NODE_COLUMNS: Final = (
     TableColumn("NODE", elastic=True),
     TableColumn("WANTS", right=True),
-    TableColumn("WOULD GET", right=True),
+    TableColumn("SHARE", right=True),
     TableColumn("WHY", elastic=True),
+)
+_BUDGET_COLUMNS: Final = (
+    TableColumn("LIMITED NODE", elastic=True),
+    TableColumn("ASKED", right=True),
+    TableColumn("IN FORCE", right=True),
+    TableColumn("ANSWER"),
 )
 #: Levels that are indented.
 _MOST_INDENTED: Final = 8
-#: Nodes that would be lowered and are printed; `-o json` has all that the status names.
+#: Nodes that are printed of each table; `-o json` has all that the status names, and all limits.
 _MOST_NODES: Final = 20
 #: Age from which a status is not current: two of the operator's intervals.
 _OLD_S: Final = 600.0
@@ -55,6 +72,7 @@ _LEGEND: Final = (
     f"OF LIMIT: {_MEASURED} measured, {_MODELLED} modelled, {_LEFT} left; {_MISSING} unknown of some nodes."
 )
 _NOT_OBSERVED: Final = "not observed"
+_ENFORCE: Final = "Enforce"
 _FAULT, _WARNING = "red", "yellow"
 
 
@@ -64,12 +82,14 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "power",
         run,
-        summary="power domains: what their nodes draw, and what they would get",
-        description="The tree of PowerDomains. Nothing is lowered: DRAWN is what CPU packages and GPUs draw now, with "
-        "a ? where nothing is known of some nodes; MAY DRAW is their highest power, - where that of one node is not "
-        "known; WOULD GET is what the limits would leave them; NODES has the number of those whose highest power is "
-        "not known behind a +. STATE is the fault of a domain that cannot be used, else whether what nodes may draw "
-        "fits. With a NAME: its conditions, and the nodes that would be lowered. docs/power-budgets.md has the rest.",
+        summary="power domains: what their nodes draw, and their shares",
+        description="The tree of PowerDomains. DRAWN is what CPU packages and GPUs draw now, with a ? where nothing is "
+        "known of some nodes; MAY DRAW is their highest power, or where MODE is Enforce the sum of the limits that may "
+        "be in force, - where that of one node is not known; SHARE is what the limits leave them, to which nothing is "
+        "lowered in mode Observe; NODES has the number of those whose highest power is not known behind a +. STATE is "
+        "the fault of a domain that cannot be used, else whether what nodes may draw fits. With a NAME: conditions, "
+        "the nodes whose share is below what they want, and in mode Enforce the limit of each node. "
+        "docs/power-budgets.md has the rest.",
         example="kubectl joulie power\nkubectl joulie power rack-1",
         parents=[cluster_options(), format_option(wide=False)],
     )
@@ -80,12 +100,17 @@ async def run(options: Namespace) -> ExitCode:
     """Print the domains."""
     async with connect(options) as cluster:
         found = await cluster.read(POWER_DOMAINS, decode_power_domain)
+        chosen = next((each for each in found if each.name == options.name), None)
+        below, budgets = names_below(options.name or "", found), list[BudgetView]()
+        if chosen is not None and chosen.status.mode == _ENFORCE:
+            budgets = await cluster.read(NODE_POWER_BUDGETS, decode_power_budget)
     now_s = time.time()
     if options.name is not None:
-        chosen = next((each for each in found if each.name == options.name), None)
         if chosen is None:
             raise CliError(f"there is no PowerDomain {options.name!r}", "kubectl joulie power lists them")
-        show(options, chosen.data(), lambda width: _detail(chosen, now_s, width))
+        limits = sorted((each for each in budgets if each.domain in below), key=lambda each: each.node)
+        data = chosen.data() | ({"limits": [each.data() for each in limits]} if chosen.status.mode == _ENFORCE else {})
+        show(options, data, lambda width: _detail(chosen, limits, now_s, width))
         return ExitCode.OK
     ordered = tree_order(found)
     show(options, {"domains": [each.data() for _, each in ordered]}, lambda width: _tree(ordered, now_s, width))
@@ -96,7 +121,9 @@ def _tree(ordered: Sequence[tuple[int, DomainView]], now_s: float, width: int | 
     if not ordered:
         return [line("There is no PowerDomain: docs/power-budgets.md has an example.")]
     rows = [_cells(depth, each, now_s) for depth, each in ordered]
-    return [*table(_COLUMNS, rows, width), line(), *paragraph(f"{_LEGEND} {_LOWERS_NOTHING}", width=width)]
+    observes = any(each.status.mode != _ENFORCE for _, each in ordered)
+    text = f"{_LEGEND} {_LOWERS_NOTHING}" if observes else _LEGEND
+    return [*table(_COLUMNS, rows, width), line(), *paragraph(text, width=width)]
 
 
 def _cells(depth: int, domain: DomainView, now_s: float) -> list[Cell]:
@@ -109,6 +136,7 @@ def _cells(depth: int, domain: DomainView, now_s: float) -> list[Cell]:
         Cell(watts(status.in_force_watts)),
         Cell(watts(status.allocated_watts)),
         Cell(_nodes(domain)),
+        Cell(status.mode or UNKNOWN),
         _state(domain, now_s),
     ]
 
@@ -151,12 +179,18 @@ def _state(domain: DomainView, now_s: float) -> Cell:
     accepted, held = status.find("Accepted"), status.find("Held")
     if accepted is None or accepted.status != "True":
         return Cell(accepted.reason if accepted is not None else _NOT_OBSERVED, _FAULT)
-    if held is None:
-        return Cell(UNKNOWN)
+    return Cell(UNKNOWN) if held is None else _held(held, status)
+
+
+def _held(held: WireCondition, status: DomainStatusView) -> Cell:
+    away = {"silent": status.silent_nodes, "refused": status.refused_nodes}
+    text = ", ".join(f"{count} {state}" for state, count in away.items() if count)
+    if held.status == "True" and text:
+        return Cell(text, _WARNING)
     return Cell(held.reason, "" if held.status == "True" else _WARNING)
 
 
-def _detail(domain: DomainView, now_s: float, width: int | None) -> list[Line]:
+def _detail(domain: DomainView, limits: Sequence[BudgetView], now_s: float, width: int | None) -> list[Line]:
     lines = pairs(_fields(domain, now_s), width)
     lowered = domain.status.lowered[:_MOST_NODES]
     if lowered:
@@ -168,7 +202,24 @@ def _detail(domain: DomainView, now_s: float, width: int | None) -> list[Line]:
         more = (domain.status.lowered_nodes or 0) - len(lowered)
         if more > 0:
             lines.append(line(f"and {counted(more, 'node')} more"))
-    return [*lines, line(), line(_LOWERS_NOTHING)]
+    if domain.status.mode != _ENFORCE:
+        return [*lines, line(), line(_LOWERS_NOTHING)]
+    if limits:
+        shown = sorted(limits, key=lambda each: (each.state == "confirmed", each.node))[:_MOST_NODES]
+        lines += [line(), *table(_BUDGET_COLUMNS, [_limit_cells(each) for each in shown], width)]
+        if len(limits) > len(shown):
+            lines.append(line(f"and {counted(len(limits) - len(shown), 'limited node')} more"))
+    return lines
+
+
+def _limit_cells(limit: BudgetView) -> list[Cell]:
+    style = "" if limit.state == "confirmed" else _WARNING
+    return [
+        Cell(limit.node),
+        Cell(watts(limit.asked_watts)),
+        Cell(watts(limit.in_force_watts)),
+        Cell(limit.state, style),
+    ]
 
 
 def _fields(domain: DomainView, now_s: float) -> Iterator[tuple[str, str | Cell]]:
@@ -190,11 +241,16 @@ def _fields(domain: DomainView, now_s: float) -> Iterator[tuple[str, str | Cell]
             ),
         )
     yield "May draw", f"{total_watts(status.in_force_watts)}, headroom {total_watts(status.headroom_watts)}"
-    yield "Would get", f"{total_watts(status.allocated_watts)}, floors {total_watts(status.guaranteed_watts)}"
+    if status.largest_in_force_watts is not None:
+        yield "Largest", f"{total_watts(status.largest_in_force_watts)} since it was first within this limit"
+    if status.unconfirmed_nodes is not None:
+        away = (status.unconfirmed_nodes, status.refused_nodes or 0, status.silent_nodes or 0)
+        yield "Answers", "{} unconfirmed, {} refused, {} silent".format(*away)
+    yield "Share", f"{total_watts(status.allocated_watts)}, floors {total_watts(status.guaranteed_watts)}"
     if status.shortfall_watts:
         yield "Shortfall", Cell(f"{total_watts(status.shortfall_watts)} that no lowering could help", _FAULT)
     if status.limited_nodes is not None:
-        yield "Would lower", f"{status.lowered_nodes or 0} below what they want, of {status.limited_nodes} limited"
+        yield "Lowered", f"{status.lowered_nodes or 0} below what they want, of {status.limited_nodes} limited"
     for each in status.conditions or ():
         text = f"{each.status}, {each.reason}" + (f": {each.message}" if each.message else "")
         yield each.type, text

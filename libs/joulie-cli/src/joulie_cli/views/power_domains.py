@@ -39,7 +39,7 @@ class DrawnView(msgspec.Struct, rename="camel"):
 
 
 class LoweredView(msgspec.Struct, rename="camel"):
-    """A node that would have less than it wants."""
+    """A node whose share is below what it wants."""
 
     node: str
     wanted_watts: _Watts
@@ -56,6 +56,10 @@ class DomainStatusView(WireConditions, rename="camel"):
     unknown_nodes: _Count | None = None
     allocated_watts: _Watts | None = None
     in_force_watts: _Watts | None = None
+    largest_in_force_watts: _Watts | None = None
+    unconfirmed_nodes: _Count | None = None
+    refused_nodes: _Count | None = None
+    silent_nodes: _Count | None = None
     drawn: DrawnView | None = None
     guaranteed_watts: _Watts | None = None
     headroom_watts: _Watts | None = None
@@ -109,6 +113,83 @@ def decode_power_domain(raw: Raw) -> DomainView:
     return DomainView(
         wire.metadata.name, spec.limit_watts, spec.reserve_watts, spec.parent, wire.status or DomainStatusView()
     )
+
+
+class _BudgetSpec(msgspec.Struct, rename="camel"):
+    sequence: _Count
+    limit_watts: _Watts | None = None
+    power_domain: str = ""
+
+
+class _BudgetStatus(msgspec.Struct, rename="camel"):
+    sequence: _Count | None = None
+    in_force_watts: _Watts | None = None
+    refused: bool = False
+
+
+class _Budget(WireObject):
+    spec: _BudgetSpec
+    status: _BudgetStatus | None = None
+
+
+_BUDGETS: Final = msgspec.json.Decoder(_Budget)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """A NodePowerBudget: what is asked of a node, and what is in force of it; both None where there is no limit."""
+
+    node: str
+    domain: str
+    asked_watts: float | None
+    in_force_watts: float | None
+    state: str
+
+    def data(self) -> dict[str, Any]:
+        """Return the limit for JSON and YAML."""
+        return {
+            "node": self.node,
+            "powerDomain": self.domain,
+            "askedWatts": self.asked_watts,
+            "inForceWatts": self.in_force_watts,
+            "state": self.state,
+        }
+
+
+def decode_power_budget(raw: Raw) -> BudgetView:
+    """Decode a NodePowerBudget.
+
+    Raises:
+        DecodeError: not even its name can be read.
+    """
+    try:
+        wire = decode(_BUDGETS.decode, raw, "NodePowerBudget")
+    except DecodeError:
+        return BudgetView(decode(_NAMES.decode, raw, "NodePowerBudget").metadata.name, "", None, None, "unreadable")
+    spec, status = wire.spec, wire.status or _BudgetStatus()
+    confirmed = "refused" if status.refused else "confirmed"
+    return BudgetView(
+        wire.metadata.name,
+        spec.power_domain,
+        spec.limit_watts,
+        status.in_force_watts,
+        confirmed if status.sequence == spec.sequence else "unconfirmed",
+    )
+
+
+def names_below(name: str, domains: Iterable[DomainView]) -> set[str]:
+    """Return the names of a domain and of all below it."""
+    below: dict[str, list[str]] = defaultdict(list)
+    for each in domains:
+        below[each.parent or ""].append(each.name)
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        each_name = waiting.pop()
+        if each_name not in found:
+            found.add(each_name)
+            waiting += below[each_name]
+    return found
 
 
 def tree_order(domains: Iterable[DomainView]) -> list[tuple[int, DomainView]]:

@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 
 from joulie_api.metrics import gauge
 from joulie_core.kinds import ConditionStatus, PowerDomainSpec, PowerDomainStatus
+from joulie_core.kinds.power_domain import DomainMode
 
 #: Domains that have series, the first by name; all of them are counted.
 MOST_SERIES: Final = 1_000
@@ -32,13 +33,18 @@ class DomainState:
 _WATTS: Final[tuple[tuple[str, str, _Figure], ...]] = (
     (
         "allocated",
-        "Power that the nodes of a PowerDomain would get, in watts; nothing is lowered to it.",
+        "Sum of the shares of the nodes of a PowerDomain, in watts; nothing is lowered to them in mode Observe.",
         lambda status: status.allocated_watts,
     ),
     (
         "in_force",
         "Power that the nodes of a PowerDomain may draw now, in watts; no sample where that of one is not known.",
         lambda status: status.in_force_watts,
+    ),
+    (
+        "largest_in_force",
+        "Largest power that the nodes of an enforced PowerDomain may have drawn since it was first within its limit.",
+        lambda status: status.largest_in_force_watts,
     ),
     (
         "guaranteed",
@@ -77,6 +83,12 @@ def families(states: Mapping[str, DomainState]) -> Iterable[Metric]:
             (((name,), value(each.status)) for name, each in shown),
         )
     yield gauge(
+        "joulie_operator_power_domain_enforced",
+        "1 for a PowerDomain whose nodes are limited, 0 for one that is observed.",
+        ("domain",),
+        (((name,), each.status.mode is DomainMode.ENFORCE) for name, each in shown),
+    )
+    yield gauge(
         "joulie_operator_power_domain_drawn_watts",
         "Power that the nodes of a PowerDomain draw, in watts, by how it is known; unknown draws are in no sample.",
         ("domain", "quality"),
@@ -84,8 +96,8 @@ def families(states: Mapping[str, DomainState]) -> Iterable[Metric]:
     )
     yield gauge(
         "joulie_operator_power_domain_nodes",
-        "Nodes of a PowerDomain: all, those whose highest power is unknown, those whose draw is unknown, and those "
-        "that would have less than they want.",
+        "Nodes of a PowerDomain: all, those whose highest power is unknown, those whose draw is unknown, those whose "
+        "share is below what they want, and of those that are limited the unconfirmed, the refused and the silent.",
         ("domain", "state"),
         _nodes(shown),
     )
@@ -106,3 +118,6 @@ def _nodes(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str
         yield (name, "power_unknown"), status.unknown_nodes
         yield (name, "draw_unknown"), status.drawn.unknown_nodes if status.drawn is not None else None
         yield (name, "lowered"), status.lowered_nodes
+        yield (name, "unconfirmed"), status.unconfirmed_nodes
+        yield (name, "refused"), status.refused_nodes
+        yield (name, "silent"), status.silent_nodes
