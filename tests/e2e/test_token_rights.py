@@ -31,6 +31,7 @@ from joulie_api.resources import (
     BALLOONS_POLICIES,
     CRDS,
     NODE_BMCS,
+    NODE_POWER_BUDGETS,
     NODE_RESOURCE_TOPOLOGIES,
     NODE_TWINS,
     PODS,
@@ -41,6 +42,7 @@ from joulie_api.resources import (
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import Starter
+from joulie_testing.api import make_node_power_budget
 
 # The clients belong to the loop of the fixture.
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -111,6 +113,7 @@ async def _create_objects(admin: KubeClient) -> None:
         target = {"target": {"scope": "node", "nodeName": node}}
         await admin.create(TELEMETRY_PROFILES, _body(TELEMETRY_PROFILES, node, spec=target))
         await admin.create(NODE_TWINS, _body(NODE_TWINS, node, spec={"nodeName": node}))
+        await admin.create(NODE_POWER_BUDGETS, make_node_power_budget(node))
     await admin.create(BALLOONS_POLICIES, _body(BALLOONS_POLICIES, "default", spec={}))
 
     async def served() -> None:

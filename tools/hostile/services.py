@@ -50,7 +50,7 @@ def settings(backends: str, extender_port: int) -> dict[Service, dict[str, str]]
             "TWIN_SETTLE": "0s",
             "SLEEP_ENABLED": "true",
             "SLEEP_INTERVAL": "500ms",
-            "POWER_DOMAINS": "Observe",
+            "POWER_DOMAINS": "Enforce",
             "OPERATOR_NODE_POWER_SOURCE": "http",
             "OPERATOR_NODE_POWER_HTTP_ENDPOINT": f"{backends}/power/{{node}}",
             "OPERATOR_NODE_POWER_POLL_INTERVAL": "500ms",

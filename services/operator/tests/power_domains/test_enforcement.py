@@ -196,7 +196,7 @@ async def test_a_silent_node_does_not_hold_up_a_new_leader_for_more_than_a_minut
     await enforced.look(59)
     assert enforced.limits() == {"n1": 400, "n2": 200}
     await enforced.look(1)
-    # Nobody knows for how long its agent has been away: it counts as unlimited.
+    # No one knows for how long its agent has been away: it counts as unlimited.
     assert enforced.limits() == {"n1": 500, "n2": 200}
     assert enforced.leader.status("rack")["inForceWatts"] == 900
     enforced.answer()
@@ -207,7 +207,12 @@ async def test_a_silent_node_does_not_hold_up_a_new_leader_for_more_than_a_minut
 
 async def test_a_silent_node_counts_with_its_limit_as_long_as_its_actuator_keeps_it(enforced):
     await two_nodes(enforced)
+    for limit_watts in (500, 600):
+        enforced.put("rack", limit_watts, nodeSelector={"rack": "a"})
+        await enforced.settle()
     enforced.machines["n2"].silent = True
+    before = enforced.spec("n2")
+    assert before["ceilingWatts"] < before["limitWatts"] == 200
     for _ in range(58):
         await enforced.look(60)
         enforced.answer()
@@ -219,6 +224,10 @@ async def test_a_silent_node_counts_with_its_limit_as_long_as_its_actuator_keeps
     assert enforced.limits()["n1"] == 100
     await enforced.look(60)
     assert enforced.sum_watts() == 300
+    # A renewal changes nothing that was asked.
+    after = enforced.spec("n2")
+    assert after["renewal"] > before["renewal"]
+    assert after | {"renewal": before["renewal"]} == before
     assert enforced.leader.status("rack")["inForceWatts"] == 600
 
 
@@ -246,7 +255,7 @@ async def test_a_node_that_starts_again_or_is_replaced_is_another_one(enforced):
     enforced.reboot("n1")
     await enforced.look(1)
     spec = enforced.spec("n1")
-    assert (spec["bootID"], "ceilingWatts" in spec) == ("boot-2", False)
+    assert (spec["bootID"], "ceilingWatts" in spec, "limitWatts" in spec) == ("boot-2", False, False)
     # Until it has answered it counts as unlimited, and others make room.
     assert enforced.limits()["n2"] == 100
     await enforced.settle()
@@ -331,7 +340,7 @@ async def test_a_deletion_on_a_version_that_has_passed_removes_nothing(enforced)
     enforced.api.faults.add(Delay(0.3), verb="delete", path="nodepowerbudgets/n1", times=1)
     leaving = asyncio.create_task(enforced.look())
     await enforced.api.wait_for(lambda: any(each.verb == "delete" for each in asks(enforced)))
-    # Meanwhile somebody else writes it.
+    # Meanwhile another client writes it.
     enforced.api.patch("NodePowerBudget", "n1", {"metadata": {"labels": {"a": "b"}}})
     await leaving
     assert enforced.budget("n1") is not None
@@ -448,3 +457,53 @@ async def test_nothing_is_written_while_the_budgets_may_be_out_of_date(enforced,
     enforced.put("rack", 300, nodeSelector={"rack": "a"})
     await enforced.look(300)
     assert len(enforced.api.requests.writes()) == count
+
+
+async def test_a_node_that_shall_be_released_from_now_on_is_told_at_once(enforced):
+    await two_nodes(enforced)
+    enforced.put("rack", 600, nodeSelector={"rack": "a"}, onLostControl="Release")
+    count = len(asks(enforced))
+    await enforced.look(1)
+    assert {each.json()["spec"]["onLostControl"] for each in asks(enforced)[count:]} == {"Release"}
+    assert len(asks(enforced)[count:]) == 2
+
+
+async def test_a_hostile_budget_is_made_room_for_by_a_new_leader_at_once(enforced):
+    await two_nodes(enforced)
+    enforced.api.patch("NodePowerBudget", "n1", {"spec": {"limitWatts": "many"}})
+    await enforced.elect()
+    enforced.leader.unread_budgets = {"n1"}
+    await enforced.look(1)
+    assert enforced.limits()["n2"] == 100
+
+
+@pytest.mark.parametrize("report", [{"renewal": 2**63 - 1}, {"inForceWatts": 1e308}, {"sequence": 2**63 - 1}])
+async def test_a_hostile_report_makes_no_node_freer(enforced, report):
+    await two_nodes(enforced)
+    enforced.machines["n2"].silent = True
+    enforced.api.patch("NodePowerBudget", "n2", {"status": report})
+    for _ in range(6):
+        await enforced.look(60)
+        enforced.answer()
+    assert enforced.limits()["n1"] <= 400
+    assert enforced.leader.status("rack")["silentNodes"] == 1
+
+
+async def test_a_budget_whose_numbers_have_come_to_their_end_holds_up_no_other_node(enforced):
+    await two_nodes(enforced)
+    enforced.api.patch("NodePowerBudget", "n1", {"spec": {"renewal": 2**63 - 1, "sequence": 2**63 - 1}})
+    enforced.put("rack", 400, nodeSelector={"rack": "a"})
+    await enforced.look(1)
+    # No leader of this term has written that: the Lease counts one more transition first.
+    assert enforced.limits() == {"n1": 400, "n2": 200}
+    enforced.leader.term = 2
+    await enforced.look(1)
+    assert enforced.spec("n1")["renewal"] == 2**63 - 1
+    assert enforced.limits()["n2"] < 200
+
+
+async def test_nodes_of_a_broken_tree_that_was_to_be_observed_are_freed(enforced):
+    await two_nodes(enforced)
+    enforced.put("rack", 600, nodeSelector={"rack": "a"}, parent="gone", mode="Observe")
+    await enforced.look(1)
+    assert enforced.limits() == {}

@@ -1,7 +1,7 @@
 """Operators, agents and servers in any order: no sum of what the hardware holds is above a limit.
 
 The observer adds up the limits of simulated servers after everything that changes one. Its bound is the limit; it is
-higher only after what nobody can act before (a server that starts again, or a lowered limit), until the agents have had
+higher only after what no one can act before (a server that starts again, or a lowered limit), until the agents have had
 time to answer.
 """
 

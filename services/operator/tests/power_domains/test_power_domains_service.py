@@ -50,3 +50,22 @@ async def test_all_else_goes_on_where_the_kind_is_not_installed_and_it_is_follow
     assert status(cluster, "rack") == {}
     cluster.api.faults.clear()
     await cluster.until(lambda: status(cluster, "rack"))
+
+
+async def test_nodes_are_limited_where_that_is_enabled_and_changes_are_followed_at_once(cluster, monkeypatch):
+    monkeypatch.setattr(controller, "STALE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(controller, "INTERVAL_S", 600.0)
+    cluster.api.put_all(_NODES)
+    rack = {"nodeSelector": {"kubernetes.io/hostname": "other"}}
+    cluster.api.put(make_power_domain("rack", mode="Enforce", **rack))
+    operator = cluster.start(POWER_DOMAINS="Enforce")
+    await cluster.until(lambda: cluster.api.get("NodePowerBudget", "other"))
+    spec = cluster.api.get("NodePowerBudget", "other")["spec"]
+    assert (spec["term"], spec["sequence"], spec["powerDomain"]) == (0, 1, "rack")
+    # Nothing is known of its power: it cannot be lowered.
+    assert "limitWatts" not in spec
+    await cluster.until(lambda: status(cluster, "rack").get("unconfirmedNodes") == 1)
+    metrics = await operator.metrics()
+    assert 'joulie_operator_power_domain_enforced{domain="rack"} 1.0' in metrics
+    cluster.api.put(make_power_domain("rack", mode="Observe", **rack))
+    await cluster.until(lambda: cluster.api.get("NodePowerBudget", "other") is None)

@@ -37,6 +37,8 @@ SETTLING_S: Final = 60.0
 #: Between two renewals of a node at most; at least half of it.
 RENEWAL_S: Final = 100.0
 _SHARES: Final = 1 << 16
+#: Largest whole number that an object can have.
+_MOST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class EnforcedDomain:
 
 @dataclass(frozen=True, slots=True)
 class EnforcedTree:
-    """What was decided about a tree."""
+    """Decision about a tree, and the state of its domains by name."""
 
     decision: BudgetDecision
     observed: Mapping[str, ObservedDomain]
@@ -200,7 +202,7 @@ def kept_changes(names: frozenset[NodeName], budgets: SeenBudgets) -> Iterator[B
         if seen is None or seen.spec is None or seen.in_flight or name in budgets.unreadable or budgets.term is None:
             continue
         if seen.spec.term <= budgets.term and budgets.renewal_is_due(name):
-            spec = seen.spec.model_copy(update={"renewal": seen.spec.renewal + 1})
+            spec = seen.spec.model_copy(update={"renewal": _next(seen.spec)})
             yield BudgetChange(name, seen.version, spec, renews=True)
 
 
@@ -288,14 +290,19 @@ def _spec(name: NodeName, ask: LimitAsk, seen: SeenBudget, domain: str, *, relea
         node_uid=uid,
         boot_id=boot_id,
         term=ask.term,
-        sequence=ask.sequence,
+        sequence=min(ask.sequence, _MOST),
         limit_watts=watts_of(ask.limit_mw),
         ceiling_watts=watts_of(ask.ceiling_mw),
         on_lost_control=DomainLostControl.RELEASE if releases else DomainLostControl.KEEP_GUARANTEED,
         lease_seconds=int(TIMES.lease_s),
-        renewal=1 + (0 if seen.spec is None else seen.spec.renewal),
+        renewal=_next(seen.spec),
         power_domain=domain,
     )
+
+
+def _next(spec: NodePowerBudgetSpec | None) -> int:
+    """Return the number of the next renewal."""
+    return 1 if spec is None else min(spec.renewal + 1, _MOST)
 
 
 def _is_raise(before: LimitAsk | None, ask: LimitAsk) -> bool:

@@ -1,4 +1,4 @@
-"""What one operator has written to NodePowerBudgets, and has not seen yet.
+"""Limits that one operator has written to NodePowerBudgets, and has not seen yet.
 
 Guarantees that a limit that was sent counts until the object is seen as it is after it: with an answer as it was
 written, and nothing more is written over the same version; without one as a limit that may be stored, which is not
