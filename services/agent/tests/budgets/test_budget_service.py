@@ -130,6 +130,19 @@ async def test_no_status_tells_of_a_limit_before_it_was_read_back(cluster):
     assert node.gpu_cap_watts == 150
 
 
+async def test_an_endpoint_is_recorded_before_a_budget_caps_anything_there(cluster):
+    node = cluster.add_node("n1", target=False, gpu_watts=900)
+    node.script[CPU_CAP] = node.script[GPU_CAP] = asyncio.Event()
+    ask(cluster, 900)
+    await cluster.start_agent(**ON)
+    for subsystem in ("cpu", "gpu"):
+        await cluster.api.wait_for(lambda subsystem=subsystem: cluster.status("n1", subsystem).get("places"))
+        assert cluster.status("n1", subsystem)["places"][0]["cap"] == "unknown"
+    assert (node.cap_watts, node.gpu_cap_watts) == (None, None)
+    node.script[CPU_CAP].set()
+    await until_told(cluster, inForceWatts=900)
+
+
 async def test_a_deleted_budget_is_lifted_to_the_profile_and_without_one_to_the_maximum(cluster):
     with_profile = cluster.add_node("n1", gpu_watts=900)
     without = cluster.add_node("n2", target=False, gpu_watts=900)

@@ -31,7 +31,7 @@ class KnownHardware:
 
     @property
     def facts(self) -> HardwareFacts:
-        """What the sources have told, without what labels and the inventory add."""
+        """Facts of the sources, without those that labels and the inventory add."""
         return self._facts or _NO_FACTS
 
     async def read(self, backends: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
