@@ -215,7 +215,12 @@ def _node(node_class: NodeClass, name: str, index: int) -> dict[str, Any]:
             "annotations": {KWOK_ANNOTATION: KWOK_ANNOTATION_VALUE, **node_class.annotations},
         },
         "spec": {"taints": [taint.model_dump() for taint in node_class.taints]} if node_class.taints else {},
-        "status": {"capacity": capacity, "allocatable": dict(capacity)},
+        # A kubelet reports the ID of its boot; KWOK keeps the one that is there.
+        "status": {
+            "capacity": capacity,
+            "allocatable": dict(capacity),
+            "nodeInfo": {"bootID": f"{name}-boot"},
+        },
     }
 
 
