@@ -7,8 +7,10 @@ BMC's answers are as old as the decision. Groups are hardware families.
 from enum import Enum, auto
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.kinds.node_sleep_policy import SpareOf
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
+    ArrivalHistory,
     NodePowerFacts,
     SleepCluster,
     SleepNode,
@@ -80,6 +82,8 @@ class NodeSleep:
         self._there_s = [0.0] * len(machines)
         self._records: dict[NodeName, SleepRecord] = {}
         self._pods: dict[PlacementRequest, SleepPod] = {}
+        self._history = ArrivalHistory()
+        self._by_arrivals = settings.decision.min_awake.spare_of is SpareOf.ARRIVALS
         #: When the next decision is due.
         self.due_s = settings.interval_s
         self.power_cycles = 0
@@ -98,11 +102,16 @@ class NodeSleep:
         for node, power in enumerate(self._power):
             if power in (_Power.GOING_OFF, _Power.BOOTING) and now_s >= self._there_s[node]:
                 self._set_power(node, _Power.OFF if power is _Power.GOING_OFF else _Power.ON, now_s)
+        settings = self._settings.decision
+        nodes = [self._seen(node, now_s) for node in range(len(self._machines))]
+        if self._by_arrivals:
+            self._history.look(nodes, self._records, now_s, settings)
         cluster = SleepCluster(
-            nodes=[self._seen(node, now_s) for node in range(len(self._machines))],
+            nodes=nodes,
             pending=[self._pod(request) for request in self._flow.pending(self._settings.most_pending)],
+            expected=self._history.expected(now_s),
         )
-        self._records = decide(cluster, self._records, now_s, self._settings.decision)
+        self._records = decide(cluster, self._records, now_s, settings)
         for node, name in enumerate(self._machines.names):
             self._carry_out(node, self._records[name].state, now_s)
 
