@@ -54,12 +54,12 @@ def decide(
     seen = _advanced(before, now_s, settings)
     groups = _grouped(seen)
     least = {name: min_awake(group, cluster.windows, now_s, settings) for name, group in groups.items()}
-    needs = find_needs(groups, cluster.pending or (), least, now_s, settings, cluster.expected)
+    needs = find_needs(groups, cluster.pending or (), least, now_s, settings, expected=cluster.expected)
     next_records = {each.node.name: each.record for each in seen}
     next_records |= _woken(seen, needs, now_s)
     seen = [SeenNode(each.node, next_records[each.node.name]) for each in seen]
     if cluster.pending is not None:
-        chosen = _Chooser(seen, needs, least, now_s, settings, cluster.expected).chosen()
+        chosen = _Chooser(seen, needs, least, now_s, settings, expected=cluster.expected).chosen()
         next_records |= {
             each.node.name: moved(each.record, SleepState.CORDONED, SleepReason.IDLE, now_s) for each in chosen
         }
@@ -145,6 +145,7 @@ class _Chooser:
         least: Mapping[str, int],
         now_s: float,
         settings: SleepSettings,
+        *,
         expected: Mapping[Hashable, int],
     ) -> None:
         self._seen = seen

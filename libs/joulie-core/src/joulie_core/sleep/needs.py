@@ -90,6 +90,7 @@ def find_needs(
     least: Mapping[str, int],
     now_s: float,
     settings: SleepSettings,
+    *,
     expected: Mapping[Hashable, int] = _NOTHING_KNOWN,
 ) -> Needs:
     """Return the nodes that are needed.
@@ -119,7 +120,7 @@ def find_needs(
             needs.add(each, SleepReason.ROLLOUT)
     if pending:
         _wake_for(pending, seen, needs, now_s, settings)
-    _keep_awake(groups, least, needs, now_s, settings, expected)
+    _keep_awake(groups, least, needs, now_s, settings, expected=expected)
     return needs
 
 
@@ -214,6 +215,7 @@ def _keep_awake(
     needs: Needs,
     now_s: float,
     settings: SleepSettings,
+    *,
     expected: Mapping[Hashable, int],
 ) -> None:
     """Add nodes until the minimum of each group and the spare nodes are awake or about to be."""

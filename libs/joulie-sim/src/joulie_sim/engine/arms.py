@@ -49,7 +49,7 @@ _PACKING: Final = ScoreSettings(policy=energy_v2.NAME)
 #: As many points as kube-scheduler's MostAllocated has: neither decides alone.
 _ENERGY_AND_PACKING: Final = ScoreSettings(policy=energy_v1.NAME, score_max=10)
 #: Spare nodes are shared by all hardware families that offer the same resources.
-_SHARED_SPARE: Final = NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare_of=SpareOf.RESOURCES)))
+_SHARED_SPARE: Final = SleepSettings(min_awake=MinAwakeSpec(spare_of=SpareOf.RESOURCES))
 
 
 def _joulie(name: str, summary: str, settings: JoulieSettings) -> Arm:
@@ -81,6 +81,27 @@ def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: boo
     )
 
 
+def _packing(name: str, summary: str, decision: SleepSettings | None = None) -> SleepingArm:
+    """Return an arm with energy_v2 whose idle nodes sleep."""
+    return SleepingArm(
+        name=name,
+        summary=summary,
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+        sleep=NodeSleepSettings(decision=decision or SleepSettings()),
+    )
+
+
+def _arrivals(name: str, max_asleep_percent: int) -> SleepingArm:
+    least = MinAwakeSpec(count=0, spare_of=SpareOf.ARRIVALS)
+    return _packing(
+        name,
+        "packing_score_sleep_shared with as many spare nodes as came into use at this time of day, no others that stay "
+        f"awake, and up to {max_asleep_percent} % of a zone off",
+        SleepSettings(min_awake=least, max_asleep_percent=max_asleep_percent),
+    )
+
+
 def _stated(name: str, states: str, stated: StatedTimeSettings) -> SleepingArm:
     return SleepingArm(
         name=name,
@@ -89,7 +110,7 @@ def _stated(name: str, states: str, stated: StatedTimeSettings) -> SleepingArm:
         joulie=StatingJoulieSettings(
             policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING, stated=stated
         ),
-        sleep=_SHARED_SPARE,
+        sleep=NodeSleepSettings(decision=_SHARED_SPARE),
     )
 
 
@@ -224,26 +245,19 @@ _ARMS: Final = (
         "the extender's scores by energy_v2, no node ever capped",
         JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
     ),
-    SleepingArm(
-        name="packing_score_sleep",
-        summary="the extender's scores by energy_v2, no node ever capped; idle nodes sleep",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+    _packing("packing_score_sleep", "the extender's scores by energy_v2, no node ever capped; idle nodes sleep"),
+    _packing(
+        "packing_score_sleep_spare_1",
+        "packing_score_sleep with one spare node of each hardware family in place of two",
+        SleepSettings(min_awake=MinAwakeSpec(spare=1)),
     ),
-    SleepingArm(
-        name="packing_score_sleep_spare_1",
-        summary="packing_score_sleep with one spare node of each hardware family in place of two",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-        sleep=NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare=1))),
+    _packing(
+        "packing_score_sleep_shared",
+        "packing_score_sleep with two spare nodes for all CPU families and two for all with GPUs",
+        _SHARED_SPARE,
     ),
-    SleepingArm(
-        name="packing_score_sleep_shared",
-        summary="packing_score_sleep with two spare nodes for all CPU families and two for all with GPUs",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-        sleep=_SHARED_SPARE,
-    ),
+    _arrivals("packing_score_sleep_arrivals", 50),
+    _arrivals("packing_score_sleep_arrivals_80", 80),
     _stated("packing_score_sleep_shared_stated", "the time on the mean device", StatedTimeSettings()),
     _stated(
         "packing_score_sleep_shared_stated_error",
