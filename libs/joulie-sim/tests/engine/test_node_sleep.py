@@ -6,7 +6,8 @@ import pytest
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.sleep import SleepSettings
-from joulie_sim.engine.arms import ARMS, SleepingArm
+from joulie_sim.engine.arm import SleepingArm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings

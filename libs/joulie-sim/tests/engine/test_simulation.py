@@ -12,7 +12,8 @@ from joulie_core.policy import POLICIES, Plan, PolicyContext, build_policy, queu
 from joulie_core.policy.registry import RegisteredPolicy
 from joulie_core.policy.static_partition import StaticPartitionSettings
 from joulie_core.transition import NodeState
-from joulie_sim.engine.arms import ARMS, Arm
+from joulie_sim.engine.arm import Arm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.control_plane import RECONCILE_INTERVAL_S, ControlPlane
 from joulie_sim.engine.joulie_settings import JoulieSettings
 from joulie_sim.engine.machines import machines_of

@@ -1,7 +1,8 @@
 """Nodes that sleep in a simulation: `joulie_core.sleep.decide`, and servers that take time to go off and on.
 
-Jobs are never evicted: a node with a job is not idle. Every server goes off and comes up when it is asked to, and the
-BMC's answers are as old as the decision. Groups are hardware families.
+Jobs keep their node awake, but for those that consolidation may move: they are stopped, and start elsewhere without
+some of their work. Every server goes off and comes up when it is asked to, and the BMC's answers are as old as the
+decision. Groups are hardware families.
 """
 
 from enum import Enum, auto
@@ -22,6 +23,7 @@ from joulie_core.sleep import (
 )
 from joulie_sim.engine.job_flow import JobFlow
 from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.movable_jobs import MovableJobs
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.engine.placement import KubeScheduler
@@ -52,6 +54,7 @@ class NodeSleep:
         nodes: power and jobs of the nodes.
         scheduler: the choice among the nodes.
         flow: the jobs.
+        movable: the jobs that may be moved.
     """
 
     def __init__(
@@ -61,7 +64,10 @@ class NodeSleep:
         nodes: RunningNodes,
         scheduler: KubeScheduler,
         flow: JobFlow,
+        *,
+        movable: MovableJobs | None = None,
     ) -> None:
+        self._movable = movable
         self._machines = machines
         self._settings = settings
         self._nodes = nodes
@@ -114,6 +120,10 @@ class NodeSleep:
         self._records = decide(cluster, self._records, now_s, settings)
         for node, name in enumerate(self._machines.names):
             self._carry_out(node, self._records[name].state, now_s)
+        # After all nodes are closed that are to sleep, so that no job is moved to one of them.
+        for node, name in enumerate(self._machines.names):
+            if intent_of(self._records[name].state).evict:
+                self._empty(node, now_s)
 
     def _carry_out(self, node: int, state: SleepState, now_s: float) -> None:
         intent, power = intent_of(state), self._power[node]
@@ -129,6 +139,12 @@ class NodeSleep:
             self._there_s[node] = now_s + self._boot_s[node]
             self._set_power(node, _Power.BOOTING, now_s)
 
+    def _empty(self, node: int, now_s: float) -> None:
+        """Move the jobs of a node."""
+        if self._movable is not None:
+            for job in self._movable.on(node):
+                self._flow.move(job, now_s, lost_s=self._movable.lost_s)
+
     def _set_power(self, node: int, power: _Power, now_s: float) -> None:
         self._power[node] = power
         watts = None
@@ -141,6 +157,10 @@ class NodeSleep:
     def _seen(self, node: int, now_s: float) -> SleepNode:
         machines, power = self._machines, self._power[node]
         left = self._scheduler.left(node)
+        jobs = machines.pods.item(node) - int(left[2])
+        movable = self._movable.on(node) if self._movable is not None else {}
+        # One job that stays keeps all of them.
+        moves = len(movable) == jobs
         return SleepNode(
             name=machines.names[node],
             group=self._families[node],
@@ -149,7 +169,8 @@ class NodeSleep:
             idle_watts=self._nodes.idle_watts_of(node),
             ready=power is _Power.ON,
             cordoned=not self._scheduler.powered.item(node),
-            protected_pods=machines.pods.item(node) - int(left[2]),
+            protected_pods=0 if moves else jobs,
+            movable_pods=tuple(self._pod(request) for request in movable.values()) if moves else (),
             power=NodePowerFacts(
                 state=_SEEN[power],
                 sampled_at_s=now_s,
