@@ -28,29 +28,6 @@ def _packing(name: str, summary: str, sleep: NodeSleepSettings) -> SleepingArm:
     )
 
 
-def _by_arrivals(max_asleep_percent: int) -> SleepSettings:
-    least = MinAwakeSpec(count=0, spare_of=SpareOf.ARRIVALS)
-    return SleepSettings(min_awake=least, max_asleep_percent=max_asleep_percent)
-
-
-def _arrivals(name: str, max_asleep_percent: int) -> SleepingArm:
-    return _packing(
-        name,
-        "packing_score_sleep_shared with as many spare nodes as came into use at this time of day, no others that stay "
-        f"awake, and up to {max_asleep_percent} % of a zone off",
-        NodeSleepSettings(decision=_by_arrivals(max_asleep_percent)),
-    )
-
-
-def _moved(name: str, decision: SleepSettings) -> SleepingArm:
-    acting = decision.model_copy(update={"consolidation": ConsolidationSpec(mode=ConsolidationMode.ACT)})
-    return _packing(
-        f"{name}_moved",
-        f"{name} where consolidation may move all standard jobs, which lose 5 minutes of their work",
-        MovingSleepSettings(decision=acting),
-    )
-
-
 def _stated(name: str, states: str, stated: StatedTimeSettings) -> SleepingArm:
     return SleepingArm(
         name=name,
@@ -79,10 +56,19 @@ PACKING_SLEEP_ARMS: Final = (
         "packing_score_sleep with two spare nodes for all CPU families and two for all with GPUs",
         NodeSleepSettings(decision=_SHARED_SPARE),
     ),
-    _arrivals("packing_score_sleep_arrivals", 50),
-    _arrivals("packing_score_sleep_arrivals_80", 80),
-    _moved("packing_score_sleep_shared", _SHARED_SPARE),
-    _moved("packing_score_sleep_arrivals_80", _by_arrivals(80)),
+    _packing(
+        "packing_score_sleep_arrivals",
+        "packing_score_sleep_shared with as many spare nodes as came into use at this time of day, and no others that "
+        "stay awake",
+        NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(count=0, spare_of=SpareOf.ARRIVALS))),
+    ),
+    _packing(
+        "packing_score_sleep_shared_moved",
+        "packing_score_sleep_shared where consolidation may move all standard jobs, which lose 5 minutes of their work",
+        MovingSleepSettings(
+            decision=_SHARED_SPARE.model_copy(update={"consolidation": ConsolidationSpec(mode=ConsolidationMode.ACT)})
+        ),
+    ),
     _stated("packing_score_sleep_shared_stated", "the time on the mean device", StatedTimeSettings()),
     _stated(
         "packing_score_sleep_shared_stated_error",
