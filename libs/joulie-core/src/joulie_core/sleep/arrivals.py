@@ -15,9 +15,9 @@ from joulie_core.sleep.model import OTHERS, SleepNode, SleepReason, SleepRecord,
 from joulie_core.sleep_state import SleepState
 
 #: Parts of a day (UTC) that are counted apart.
-SLOT_S: Final = 900.0
+_SLOT_S: Final = 900.0
 _DAY_S: Final = 86_400.0
-_SLOTS: Final = int(_DAY_S / SLOT_S)
+_SLOTS: Final = int(_DAY_S / _SLOT_S)
 #: More nodes than that within a boot are counted as unknown.
 MOST_USED: Final = 16
 #: Kinds of nodes that are counted.
@@ -44,16 +44,15 @@ class _Slot:
     seconds: list[float] = field(default_factory=lambda: [0.0] * (MOST_USED + 1))
     day: int = 0
 
-    def age(self, day: int) -> None:
-        """Let the days since the last one count less."""
-        if day > self.day:
-            kept = _KEPT_OF_A_DAY ** (day - self.day)
-            self.seconds = [kept * seconds for seconds in self.seconds]
-            self.day = day
+    def counted(self, day: int) -> list[float]:
+        """Return these seconds as they count on a day."""
+        kept = _KEPT_OF_A_DAY ** max(0, day - self.day)
+        return [kept * seconds for seconds in self.seconds]
 
-    def seen_s(self, day: int) -> float:
-        """Return the time that was seen, as it counts on a day."""
-        return float(_KEPT_OF_A_DAY ** max(0, day - self.day)) * sum(self.seconds)
+    def add(self, day: int, number: int, seconds: float) -> None:
+        """Count a time of a day."""
+        self.seconds, self.day = self.counted(day), max(day, self.day)
+        self.seconds[min(number, MOST_USED)] += seconds
 
 
 @dataclass(slots=True)
@@ -76,23 +75,17 @@ class _Uses:
         while len(looks) > 1 and now_s - looks[0][0] >= boot_s:
             most = max(number for _, number in looks)
             at_s, number = looks.popleft()
-            day, slot = divmod(int(at_s / SLOT_S), _SLOTS)
-            self.slots[slot].age(day)
-            self.slots[slot].seconds[min(most - number, MOST_USED)] += looks[0][0] - at_s
+            day, slot = divmod(int(at_s / _SLOT_S), _SLOTS)
+            self.slots[slot].add(day, most - number, looks[0][0] - at_s)
 
     def expected(self, now_s: float, boot_s: float) -> int | None:
         """Return how many spare nodes suffice; None: unknown."""
-        now = int(now_s / SLOT_S)
+        first, now, last = (int(at_s / _SLOT_S) for at_s in (now_s - _AROUND_S, now_s, now_s + boot_s + _AROUND_S))
+        around = [self._counted(number) for number in range(first, last + 1)]
         # The last of them was not seen today: a day that has just begun to be seen tells nothing.
-        last = int((now_s + boot_s + _AROUND_S) / SLOT_S)
-        ahead = [self._at(number) for number in range(now, last + 1)]
-        if any(slot.seen_s(day) < _SEEN * SLOT_S * _KEPT_OF_A_DAY for day, slot in ahead):
+        if any(sum(counted) < _SEEN * _SLOT_S * _KEPT_OF_A_DAY for counted in around[now - first :]):
             return None
-        first = int((now_s - _AROUND_S) / SLOT_S)
-        seconds = [0.0] * (MOST_USED + 1)
-        for day, slot in (self._at(number) for number in range(first, last + 1)):
-            kept = _KEPT_OF_A_DAY ** max(0, day - slot.day)
-            seconds = [total + kept * more for total, more in zip(seconds, slot.seconds, strict=True)]
+        seconds = [sum(column) for column in zip(*around, strict=True)]
         left_s = (1.0 - _SUFFICED) * sum(seconds)
         for number in range(MOST_USED, 0, -1):
             left_s -= seconds[number]
@@ -100,10 +93,10 @@ class _Uses:
                 return number if number < MOST_USED else None
         return 0
 
-    def _at(self, number: int) -> tuple[int, _Slot]:
-        """Return the day and the slot of a number of slots since the epoch."""
+    def _counted(self, number: int) -> list[float]:
+        """Return what counts of a slot, by its number since the epoch."""
         day, slot = divmod(number, _SLOTS)
-        return day, self.slots[slot]
+        return self.slots[slot].counted(day)
 
 
 @dataclass(slots=True)
