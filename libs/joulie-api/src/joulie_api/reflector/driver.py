@@ -25,7 +25,6 @@ from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMac
 from joulie_api.resources import Resource
 
 T = TypeVar("T")
-_R = TypeVar("_R")
 Handler = Callable[[str, T | None, T | None], None]
 
 #: Maximum age of the copy while the server cannot be read: twice the silence after which a watch is reopened, so that
@@ -35,7 +34,8 @@ STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
 #: pages, so that a collection of large objects takes requests and not memory.
 MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
 _PAGE_DIVISOR: Final = 4
-#: Of which the worst takes 50 ms to be cut into its values.
+#: Of which the worst takes 50 ms to be cut into its values. More is read beside the event loop: one value that is
+#: nested deeply takes seconds.
 _READ_AT_ONCE_BYTES: Final = 64 * 1024
 #: After which a handler is called again with an object that it failed on; a bookmark a minute wakes an idle watch.
 HANDLER_RETRY_S: Final = 30.0
@@ -233,7 +233,8 @@ class Reflector(Generic[T]):
         except KubeError as error:
             return self._on_refusal(error)
         self._client.outage.answered()
-        page = await _read(read_page, raw)
+        is_short = len(raw) <= _READ_AT_ONCE_BYTES
+        page = read_page(raw) if is_short else await asyncio.to_thread(read_page, raw)
         step = self._machine.on_list_page(page, self._now())
         assert step.request is not None
         self._deliver(step.changes)
@@ -266,7 +267,9 @@ class Reflector(Generic[T]):
                     return self._machine.on_end(self._now())
                 except KubeError as error:
                     return self._machine.on_failure(error, self._now())
-                event = await _read(read_event, line)
+                # Without a coroutine for each of the short lines.
+                is_short = len(line) <= _READ_AT_ONCE_BYTES
+                event = read_event(line) if is_short else await asyncio.to_thread(read_event, line)
                 step = self._machine.on_event(event, self._now())
                 self._deliver(step.changes)
                 if step.request is not None:
@@ -323,10 +326,3 @@ class Reflector(Generic[T]):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-async def _read(reader: Callable[[bytes], _R], raw: bytes) -> _R:
-    """Read input, beside the event loop where that may take long: one value that is nested deeply takes seconds."""
-    if len(raw) <= _READ_AT_ONCE_BYTES:
-        return reader(raw)
-    return await asyncio.to_thread(reader, raw)
