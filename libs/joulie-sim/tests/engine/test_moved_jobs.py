@@ -8,6 +8,7 @@ from joulie_core.kinds.node_sleep_policy import ConsolidationMode, Consolidation
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.sleep import SleepSettings
 from joulie_sim.engine.arm import SleepingArm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.movable_jobs import MovableJobs, MovingSettings
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_sleep_settings import MovingSleepSettings
@@ -77,6 +78,14 @@ def test_a_simulation_that_ends_before_a_moved_job_says_what_is_left_of_it(equal
     result = _run(equal_machines, jobs, _arm(lost_s=500.0), horizon_s=3 * _HOUR_S)
     assert result.moved > 0
     assert result.jobs.left_s.sum() == pytest.approx(12 * 3 * _HOUR_S + 500.0 * result.moved)
+
+
+def test_all_work_is_done_where_jobs_are_moved(machines, busy_jobs) -> None:
+    result = _run(machines, busy_jobs, ARMS["packing_score_sleep_shared_moved"])
+    assert result.moved > 0
+    assert np.all(result.jobs.left_s == 0.0)
+    fastest = max(group.hardware.work_per_s(gpus=gpus) for group in machines.groups for gpus in (False, True))
+    assert np.all(result.jobs.ended_s - result.jobs.started_s >= busy_jobs.work_s / fastest * (1 - 1e-9))
 
 
 def test_movable_jobs_are_those_that_run_on_a_node(equal_jobs) -> None:
