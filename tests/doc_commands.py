@@ -48,6 +48,7 @@ ON_A_CLUSTER: Final = (
     ("docs/holders.md", "Holders of devices"),
     ("docs/energy-by-pod.md", "Series"),
     ("docs/class-limits.md", "Trying it"),
+    ("docs/class-limits.md", "Setting the limits"),
     ("docs/live-page.md", "Opening it"),
     ("docs/monitoring.md", "Monitoring"),
     ("docs/troubleshooting.md", "Troubleshooting"),

@@ -206,11 +206,12 @@ def _agent() -> _Schema:
                 }
             ),
             "energyByPod": _closed({"enabled": _FLAG, "hostCgroupPath": _PATH}),
-            # A template refuses Enforce, with what to set instead. YAML reads Off without quotes as false.
+            # YAML reads Off without quotes as false.
             "classLimits": _closed(
                 {
                     "mode": {"enum": ["", *ClassLimits, False]},
                     "defaultMaxSlowdown": {"enum": list(AllowedSlowdown)},
+                    "defaultIsConsent": _FLAG,
                 }
             ),
             "resourceManager": _resource_manager(),

@@ -9,6 +9,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
+from joulie_agent.class_limits.enforcement import EnforcementCounts
+from joulie_agent.class_limits.metrics import enforcement_families
 from joulie_agent.energy.metrics import energy_families
 from joulie_agent.metrics import families
 from joulie_agent.node_view import NodeView
@@ -75,6 +77,8 @@ def page() -> str:
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_energy: Any = SimpleNamespace(totals={}, missing={})
     agent.register(NodeSeriesCollector(lambda: energy_families("node", no_energy)))
+    nothing_set: Any = SimpleNamespace(counts=EnforcementCounts(), limited=0, without_consent=0)
+    agent.register(NodeSeriesCollector(lambda: enforcement_families("node", nothing_set)))
     no_containers: Any = _NoContainers()
     PipelineDurations(manager, no_containers.counts)
     register_series(manager, no_containers)

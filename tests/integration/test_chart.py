@@ -367,6 +367,7 @@ def test_energy_by_pod_takes_the_right_to_read_pods_and_no_other(helm: Helm, age
         ({}, None),
         ({"holders": {"enabled": True}}, "Shadow"),
         ({"holders": {"enabled": True}, "classLimits": {"mode": "Shadow", "defaultMaxSlowdown": "10%"}}, "Shadow"),
+        ({"holders": {"enabled": True}, "classLimits": {"mode": "Enforce"}}, "Enforce"),
         ({"holders": {"enabled": True}, "classLimits": {"mode": "Off"}}, "Off"),
         # As YAML reads Off without quotes.
         ({"holders": {"enabled": True}, "classLimits": {"mode": False}}, "Off"),
@@ -381,7 +382,16 @@ def test_the_agent_shows_limits_by_class_and_reads_namespaces_only_where_it_foll
     )
     role = find(manifests, "ClusterRole", "joulie-agent")
     granted = {name for rule in role["rules"] for name in rule["resources"]}
-    assert ("namespaces" in granted) is (shown == "Shadow")
+    assert ("namespaces" in granted) is (shown in ("Shadow", "Enforce"))
+
+
+def test_the_default_slowdown_is_consent_only_if_that_is_set(helm: Helm):
+    def consent(**limits):
+        agent = {"holders": {"enabled": True}, "classLimits": {"mode": "Enforce", **limits}}
+        daemonset = find(helm.render({"agent": agent}), "DaemonSet", "joulie-agent")
+        return env_of(containers(daemonset)["controller"])["DEFAULT_SLOWDOWN_IS_CONSENT"]
+
+    assert [consent(), consent(defaultIsConsent=True)] == ["false", "true"]
 
 
 @pytest.mark.parametrize(
@@ -389,7 +399,7 @@ def test_the_agent_shows_limits_by_class_and_reads_namespaces_only_where_it_foll
     [
         ({"classLimits": {"mode": "Shadow"}}, "set agent.holders.enabled"),
         ({"classLimits": {"mode": "Shadow"}, "holders": {"enabled": True}, "mode": "pool"}, "agent.mode: daemonset"),
-        ({"classLimits": {"mode": "Enforce"}, "holders": {"enabled": True}}, "Enforce is not built"),
+        ({"classLimits": {"mode": "Enforce"}}, "agent.classLimits.mode is Enforce, which needs the holders of GPUs"),
     ],
 )
 def test_limits_by_class_that_cannot_be_are_refused_with_the_way_out(helm: Helm, agent, message):

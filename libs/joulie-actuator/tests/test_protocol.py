@@ -26,6 +26,7 @@ from joulie_actuator.protocol import (
     SetCpuClasses,
     SetCpuTuning,
     SetGpuCaps,
+    SetGpuClassClocks,
     SetGpuClocks,
     SetInterrupts,
     SetThrottle,
@@ -79,6 +80,7 @@ REQUESTS = [
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60, release_clocks=True), Subsystem.GPU),
     (SetGpuClocks(clocks_mhz={}, lease_s=60), Subsystem.GPU),
+    (SetGpuClassClocks(clocks_mhz={}, lease_s=60), Subsystem.GPU),
     (Restore(subsystem=Subsystem.GPU), Subsystem.GPU),
     (Restore(subsystem=Subsystem.CPU), Subsystem.CPU),
     (Restore(subsystem=Subsystem.CPU, keep_classes=True), Subsystem.CPU),
@@ -108,6 +110,7 @@ def test_a_request_is_one_line_about_one_subsystem(request_, subsystem):
         (SetGpuCaps(caps_mw={"a": 1}, lease_s=60), LeaseKind.POWER),
         (SetGpuClocks(clocks_mhz={}, lease_s=60), LeaseKind.POWER),
         (SetCpuClasses(classes={}, lease_s=60), LeaseKind.CLASSES),
+        (SetGpuClassClocks(clocks_mhz={}, lease_s=60), LeaseKind.CLASSES),
         (SetInterrupts(controllable=(), lease_s=60), LeaseKind.INTERRUPTS),
     ],
 )
@@ -142,6 +145,8 @@ def many(count, value):
         ),
         ("set_gpu_clocks", '"clocks_mhz":{{"a":{}}},"lease_s":60', ["1", "10000"], ["0", "10001"]),
         ("set_gpu_clocks", '"clocks_mhz":{},"lease_s":60', [many(0, 1), many(512, 1)], [many(513, 1)]),
+        ("set_gpu_class_clocks", '"clocks_mhz":{{"a":{}}},"lease_s":60', ["1", "10000"], ["0", "10001"]),
+        ("set_gpu_class_clocks", '"clocks_mhz":{},"lease_s":60', [many(0, 1), many(512, 1)], [many(513, 1)]),
         ("restore", '"subsystem":"{}"', ["cpu", "gpu", "interrupts"], ["", "CPU"]),
     ],
 )
@@ -185,6 +190,9 @@ def test_a_reply_that_leaves_something_out_says_nothing_about_it():
     )
     reading = GpuPowerReading(uuid="a")
     assert (reading.power_mw, reading.limit_mw, reading.clock_limit_mhz, reading.failure) == (None,) * 4
+    assert (reading.cap_clock_mhz, reading.class_clock_mhz) == (None, None)
+    report = decode_reply(b'{"is":"gpu_class_clocks","limits_mhz":{},"failures":{}}')
+    assert (report.failure, report.message) == (None, "")
     policy = PolicyReading(cpus=(0,))
     assert (policy.current_khz, policy.max_khz) == (None, None)
     assert SubsystemHealth(problem=None).degraded == ()

@@ -133,3 +133,36 @@ async def test_why_an_annotation_was_not_taken_is_shown(fake_api, cli):
 async def test_without_limits_there_is_no_word_of_them(fake_api, cli):
     fake_api.put(make_telemetry_profile("n1", devices=[device()]))
     assert "not set" not in (await cli("devices", "n1")).out
+
+
+async def test_limits_that_are_set_are_shown_as_such_with_what_polling_promises(fake_api, cli):
+    def enforced(reason, limit_mhz=None, message=""):
+        polling = {"liftedBy": "Polling", "liftedWithinSeconds": 6}
+        return {"reason": reason, "limitMhz": limit_mhz, "message": message, **polling}
+
+    stuck = "GPU GPU-1 is still limited to 1800 MHz, held by pod ml/serve: insufficient permissions"
+    fake_api.put(
+        make_telemetry_profile(
+            "n1",
+            devices=[
+                device(
+                    0, classLimit=limited({"limited": True, "limitMhz": 1282}) | {"enforced": enforced("Set", 1282)}
+                ),
+                device(1, classLimit=limit("NoSlowdownAllowed", enforced=enforced("NotLifted", 1800, stuck))),
+                device(2, classLimit=limited({}) | {"enforced": enforced("NoConsent")}),
+                device(3, classLimit=limited({})),
+            ],
+        )
+    )
+
+    out = (await cli("devices", "n1")).out
+
+    shown = words(out.partition("Limits by the class of the holders, enforced:")[2])[2:6]
+    assert [row[:6] for row in shown] == [
+        ["0", "Set,", "1282", "MHz", "1282", "MHz"],
+        ["1", "NotLifted,", "1800", "MHz", "none", "none"],
+        ["2", "NoConsent", "none", "1282", "MHz", "unknown"],
+        ["3", "unknown", "none", "1282", "MHz", "unknown"],
+    ]
+    assert stuck in out.replace("\n      ", " ").replace("\n  ", " ")
+    assert "a pod that did not consent may run limited for 6 s." in out

@@ -62,6 +62,7 @@ def test_a_daemonset_needs_its_node():
         ({}, False),
         ({"HOLDERS_SOCKET": "/s"}, True),
         ({"HOLDERS_SOCKET": "/s", "CLASS_LIMITS": "Shadow"}, True),
+        ({"HOLDERS_SOCKET": "/s", "CLASS_LIMITS": "Enforce"}, True),
         ({"HOLDERS_SOCKET": "/s", "CLASS_LIMITS": "Off"}, False),
         ({"CLASS_LIMITS": "Off"}, False),
     ],
@@ -70,15 +71,21 @@ def test_limits_by_class_are_shown_where_holders_are_followed_unless_they_are_of
     assert read(NODE_NAME="n1", **env).shows_class_limits is shown
 
 
-def test_limits_by_class_without_holders_are_refused_with_the_way_out():
-    found = faults(NODE_NAME="n1", CLASS_LIMITS="Shadow")
-    assert "CLASS_LIMITS is Shadow and HOLDERS_SOCKET is not set" in found
+@pytest.mark.parametrize("mode", ["Shadow", "Enforce"])
+def test_limits_by_class_without_holders_are_refused_with_the_way_out(mode):
+    found = faults(NODE_NAME="n1", CLASS_LIMITS=mode)
+    assert f"CLASS_LIMITS is {mode} and HOLDERS_SOCKET is not set" in found
     assert "Set agent.holders.enabled of the chart, or CLASS_LIMITS to Off" in found
 
 
-def test_enforcing_limits_by_class_is_refused_as_not_built():
-    found = faults(NODE_NAME="n1", HOLDERS_SOCKET="/s", CLASS_LIMITS="Enforce")
-    assert "CLASS_LIMITS is Enforce, which is not built: Shadow shows the limits, Off does not" in found
+def test_enforcing_limits_by_class_is_refused_where_administrators_lock_clocks():
+    found = faults(NODE_NAME="n1", HOLDERS_SOCKET="/s", CLASS_LIMITS="Enforce", GPU_CLOCK_FALLBACK="false")
+    assert "CLASS_LIMITS is Enforce and GPU_CLOCK_FALLBACK is off" in found
+
+
+def test_nothing_is_set_by_class_unless_it_is_said():
+    settings = read(NODE_NAME="n1", HOLDERS_SOCKET="/s")
+    assert (settings.class_limits, settings.default_slowdown_is_consent) == (None, False)
 
 
 @pytest.mark.parametrize("value", ["5%", "10", "50 %"])

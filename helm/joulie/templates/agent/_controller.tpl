@@ -38,9 +38,11 @@ true
     - name: HOLDERS_SOCKET
       value: /run/joulie/holders.sock
     - name: CLASS_LIMITS
-      value: {{ ternary "Shadow" "Off" (not (empty (include "joulie.classLimits.shown" .))) | quote }}
+      value: {{ include "joulie.classLimits.mode" . | quote }}
     - name: DEFAULT_MAX_SLOWDOWN
       value: {{ $agent.classLimits.defaultMaxSlowdown | quote }}
+    - name: DEFAULT_SLOWDOWN_IS_CONSENT
+      value: {{ $agent.classLimits.defaultIsConsent | quote }}
     {{- end }}
     {{- if include "joulie.energyByPod.enabled" . }}
     - name: ENERGY_BY_POD

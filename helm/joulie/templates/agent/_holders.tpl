@@ -6,19 +6,23 @@ true
 {{- end -}}
 
 {{/*
-Whether the agent shows the limits that GPUs would have by the class of their holders; empty where it does not. Fails on a
-mode that cannot be.
+The mode of limits of GPUs by the class of their holders: Off, Shadow or Enforce; empty where holders are not followed. Fails
+on a mode that cannot be.
 */}}
-{{- define "joulie.classLimits.shown" -}}
+{{- define "joulie.classLimits.mode" -}}
 {{- /* YAML reads Off without quotes as false. */ -}}
 {{- $mode := toString .Values.agent.classLimits.mode | replace "false" "Off" -}}
-{{- if eq $mode "Enforce" -}}
-{{- fail "agent.classLimits.mode: Enforce is not built: Shadow shows the limits, Off does not" -}}
+{{- if and (has $mode (list "Shadow" "Enforce")) (not (include "joulie.holders.enabled" .)) -}}
+{{- fail (printf "agent.classLimits.mode is %s, which needs the holders of GPUs: set agent.holders.enabled, with agent.mode: daemonset and agent.power.enabled, or agent.classLimits.mode: Off" $mode) -}}
 {{- end -}}
-{{- if and (eq $mode "Shadow") (not (include "joulie.holders.enabled" .)) -}}
-{{- fail "agent.classLimits.mode is Shadow, which needs the holders of GPUs: set agent.holders.enabled, with agent.mode: daemonset and agent.power.enabled, or agent.classLimits.mode: Off" -}}
+{{- if include "joulie.holders.enabled" . -}}
+{{ default "Shadow" $mode }}
 {{- end -}}
-{{- if and (include "joulie.holders.enabled" .) (ne $mode "Off") -}}
+{{- end -}}
+
+{{/* Whether the agent computes and shows these limits; empty where it does not. */}}
+{{- define "joulie.classLimits.shown" -}}
+{{- if has (include "joulie.classLimits.mode" .) (list "Shadow" "Enforce") -}}
 true
 {{- end -}}
 {{- end -}}

@@ -10,37 +10,31 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from joulie_actuator import gpu_clocks, results
-from joulie_actuator.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, clock_key, limit_key
+from joulie_actuator import gpu_caps, gpu_clocks, results
+from joulie_actuator.hardware.gpu.driver import (
+    CLOCK_KEY_END,
+    GpuDeviceInfo,
+    GpuDriver,
+    clock_key,
+    limit_key,
+)
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
-from joulie_actuator.hardware.knob_results import WrittenKnob
+from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import DescribeGpu, LeaseKind, ReadGpu, SetGpuCaps, SetGpuClocks
+from joulie_actuator.protocol import DescribeGpu, LeaseKind, ReadGpu, SetGpuCaps, SetGpuClassClocks, SetGpuClocks
 from joulie_actuator.reasons import Reason
-from joulie_actuator.replies import GpuDescription, GpuPowerReading, GpuReadings, Reply, RestoreReport
-from joulie_core.control_result import ControlResult
+from joulie_actuator.replies import (
+    GpuClassClocks,
+    GpuDescription,
+    GpuPowerReading,
+    GpuReadings,
+    Reply,
+    RestoreReport,
+)
 
-GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | ReadGpu | DescribeGpu
-NONE: Final = "none"
+GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | SetGpuClassClocks | ReadGpu | DescribeGpu
 DISCOVERY_INTERVAL_S: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class _GpuCap:
-    uuid: str
-    driver: GpuDriver
-    knob: Knob
-    requested_mw: int
-
-    @property
-    def limit_mw(self) -> int:
-        return self.knob.limits.clamp(self.requested_mw)
-
-    @property
-    def unlimited(self) -> bool:
-        """Whether the cap is at or above the maximum of the range, and so limits nothing."""
-        return self.requested_mw >= self.knob.limits.high
 
 
 @dataclass(slots=True)
@@ -52,6 +46,7 @@ class GpuHandler:
     writer: JournaledWriter | HardwareFailure
     #: Monotonic seconds.
     clock: Callable[[], float]
+    _claims: gpu_clocks.ClockClaims = field(init=False, default_factory=gpu_clocks.ClockClaims)
     #: What each driver has described, and why it does not answer now.
     _devices: dict[str, tuple[GpuDeviceInfo, ...]] = field(init=False, default_factory=dict)
     _failures: dict[str, HardwareFailure] = field(init=False, default_factory=dict)
@@ -70,26 +65,44 @@ class GpuHandler:
                 return self._release_clocks(done) if release else done
             case SetGpuClocks(clocks_mhz=clocks_mhz):
                 return self._limit_clocks(clocks_mhz)
+            case SetGpuClassClocks(clocks_mhz=clocks_mhz):
+                return self._limit_class_clocks(clocks_mhz)
             case ReadGpu(energy_only=energy_only):
                 return self._read(self._counter if energy_only else self._reading)
             case DescribeGpu():
                 return self._describe()
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
-        """Restore knobs, by key. Opens no driver where there is nothing to restore."""
-        if isinstance(self.writer, HardwareFailure) or not keys:
+        """Restore knobs, by key; with all that are managed, what the clients want ends.
+
+        Opens no driver where there is nothing to restore.
+        """
+        if isinstance(self.writer, HardwareFailure):
+            return RestoreReport(knobs=())
+        if keys >= self.writer.managed:
+            self._claims.end(frozenset())
+        if not keys:
             return RestoreReport(knobs=())
         self._discover()
+        return RestoreReport(knobs=self._restore(self.writer, keys))
+
+    def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:
+        """End what other leases hold: restore it, except clocks that one of `leases` limits less."""
+        if isinstance(self.writer, HardwareFailure):
+            return RestoreReport(knobs=())
+        self._discover()
+        restored = self._write_clocks(self.writer, self._claims.end(leases)).restored
+        if LeaseKind.POWER not in leases:
+            caps = frozenset(key for key in self.writer.managed if not key.endswith(CLOCK_KEY_END))
+            restored += self._restore(self.writer, caps)
+        return RestoreReport(knobs=restored)
+
+    def _restore(self, writer: JournaledWriter, keys: frozenset[str]) -> tuple[RestoredKnob, ...]:
         silent = self._unanswered()
         knobs: dict[str, Knob | HardwareFailure] = {} if silent is None else dict.fromkeys(keys, silent)
         knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._drivers_by_uuid.items()}
-        knobs |= gpu_clocks.managed_knobs(self.writer, self._drivers_by_uuid)
-        return RestoreReport(knobs=results.restore(self.writer, keys, knobs))
-
-    def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:
-        """Restore nothing: one client alone holds GPUs, and what it held is restored by key."""
-        assert LeaseKind.POWER in leases, "there is no other lease of GPUs"
-        return RestoreReport(knobs=())
+        knobs |= gpu_clocks.managed_knobs(writer, self._drivers_by_uuid)
+        return results.restore(writer, keys, knobs)
 
     def _is_stale(self) -> bool:
         if self._discovered_at is None or self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:
@@ -122,58 +135,41 @@ class GpuHandler:
 
     def _cap(self, caps_mw: dict[str, int]) -> ControlOutcome:
         if isinstance(self.writer, HardwareFailure):
-            return results.failed(NONE, [self.writer])
-        failures: list[HardwareFailure] = []
-        caps: list[_GpuCap] = []
-        for uuid, cap_mw in caps_mw.items():
-            knob = self._knob(uuid)
-            if isinstance(knob, HardwareFailure):
-                failures.append(knob)
-            else:
-                caps.append(_GpuCap(uuid, self._drivers_by_uuid[uuid], knob, cap_mw))
-        bounded = [cap for cap in caps if not cap.unlimited]
-        answers = list(zip(bounded, self.writer.set_all([(cap.knob, cap.limit_mw) for cap in bounded]), strict=True))
-        answers += self._unlimit(self.writer, [cap for cap in caps if cap.unlimited])
-        return _outcome(caps, answers, failures)
-
-    @staticmethod
-    def _unlimit(
-        writer: JournaledWriter, caps: Sequence[_GpuCap]
-    ) -> list[tuple[_GpuCap, WrittenKnob | HardwareFailure]]:
-        """Restore the GPUs that the cap does not limit: their originals may be lower than the maximum of the range."""
-        restored = {knob.key: knob for knob in writer.restore(cap.knob for cap in caps)}
-        answers: list[tuple[_GpuCap, WrittenKnob | HardwareFailure]] = []
-        for cap in caps:
-            knob = restored.get(cap.knob.key)
-            if knob is not None and knob.failure is not None:
-                answers.append((cap, knob.failure))
-                continue
-            value = cap.knob.read()
-            changed = knob is not None
-            answers.append(
-                (cap, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, external=True))
-            )
-        return answers
+            return results.failed(gpu_caps.NONE, [self.writer])
+        knobs = {uuid: self._knob(uuid) for uuid in caps_mw}
+        return gpu_caps.set_caps(self.writer, self._drivers_by_uuid, knobs, caps_mw)
 
     def _limit_clocks(self, clocks_mhz: dict[str, int]) -> ControlOutcome:
         if isinstance(self.writer, HardwareFailure):
-            return results.failed(NONE, [self.writer])
-        backend = next(
-            (
-                self._drivers_by_uuid[uuid].name
-                for uuid in (*clocks_mhz, *self._drivers_by_uuid)
-                if uuid in self._drivers_by_uuid
-            ),
-            NONE,
-        )
+            return results.failed(gpu_caps.NONE, [self.writer])
+        named = (uuid for uuid in (*clocks_mhz, *self._drivers_by_uuid) if uuid in self._drivers_by_uuid)
+        backend = next((self._drivers_by_uuid[uuid].name for uuid in named), gpu_caps.NONE)
+        return gpu_clocks.outcome_of(self._claim_clocks(self.writer, LeaseKind.POWER, clocks_mhz), clocks_mhz, backend)
+
+    def _limit_class_clocks(self, clocks_mhz: dict[str, int]) -> GpuClassClocks:
+        if isinstance(self.writer, HardwareFailure):
+            return GpuClassClocks(limits_mhz={}, failures={}, failure=self.writer)
+        named = self._claims.named(LeaseKind.CLASSES) | clocks_mhz.keys()
+        done = self._claim_clocks(self.writer, LeaseKind.CLASSES, clocks_mhz)
+        return gpu_clocks.class_report_of(done, clocks_mhz, named, self.writer)
+
+    def _claim_clocks(
+        self, writer: JournaledWriter, lease: LeaseKind, clocks_mhz: dict[str, int]
+    ) -> gpu_clocks.LimitedClocks:
+        named = self._claims.replace(lease, clocks_mhz)
+        done = self._write_clocks(writer, named)
+        self._claims.settle(lease, named & done.failures.keys())
+        return done
+
+    def _write_clocks(self, writer: JournaledWriter, named: frozenset[str]) -> gpu_clocks.LimitedClocks:
         absent = self._unanswered() or HardwareFailure(Reason.NO_DEVICE, "a GPU whose clock is to be limited is absent")
-        return gpu_clocks.limit(self.writer, self._drivers_by_uuid, clocks_mhz, backend, absent)
+        return gpu_clocks.limit(writer, self._drivers_by_uuid, self._claims.lowest, named, absent)
 
     def _release_clocks(self, done: ControlOutcome) -> ControlOutcome:
         """Restore clocks that an earlier controller limited; the executor tries again what cannot be restored now."""
         if isinstance(self.writer, HardwareFailure):
             return done
-        messages = results.restore_messages(gpu_clocks.release(self.writer, self._drivers_by_uuid))
+        messages = results.restore_messages(self._claim_clocks(self.writer, LeaseKind.POWER, {}).restored)
         return msgspec.structs.replace(done, message=results.join_messages([done.message, *messages]))
 
     def _knob(self, uuid: str) -> Knob | HardwareFailure:
@@ -210,6 +206,8 @@ class GpuHandler:
             power_mw=_known(found.power_mw),
             limit_mw=_known(found.limit_mw),
             clock_limit_mhz=_known(found.clock_limit_mhz),
+            cap_clock_mhz=self._claims.wanted(LeaseKind.POWER).get(uuid),
+            class_clock_mhz=self._class_clock_mhz(uuid, _known(found.clock_limit_mhz)),
             clock_bound=found.clock_bound,
             clock_mhz=found.clock_mhz,
             busy_pct=found.busy_pct,
@@ -217,6 +215,12 @@ class GpuHandler:
                 (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
             ),
         )
+
+    def _class_clock_mhz(self, uuid: str, limit_mhz: int | None) -> int | None:
+        """Return the limit by class: the one that is wanted, or the one in force that is not lifted yet."""
+        if uuid not in self._claims.named(LeaseKind.CLASSES):
+            return None
+        return self._claims.wanted(LeaseKind.CLASSES).get(uuid, limit_mhz)
 
     def _with_own_clock(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
         """Return the description with the GPU's own highest clock, where the driver reports a managed limit as such."""
@@ -233,58 +237,6 @@ class GpuHandler:
             failures=dict(self._failures),
             journal=self.writer if isinstance(self.writer, HardwareFailure) else self.writer.journal_failure,
         )
-
-
-def _outcome(
-    caps: Sequence[_GpuCap],
-    answers: Sequence[tuple[_GpuCap, WrittenKnob | HardwareFailure]],
-    failures: Sequence[HardwareFailure],
-) -> ControlOutcome:
-    """Return the outcome of caps that were set one by one."""
-    backend = next((cap.driver.name for cap in caps), NONE)
-    written = [(cap, answer) for cap, answer in answers if isinstance(answer, WrittenKnob)]
-    failures = [*failures, *(answer for _, answer in answers if isinstance(answer, HardwareFailure))]
-    if failures:
-        return results.failed(backend, failures, some_applied=bool(written))
-    enforced_watts = max(_in_force_mw(cap, answer) for cap, answer in written) / MW_PER_WATT
-    held = [(cap, answer) for cap, answer in written if _is_kept_higher(cap, answer)]
-    if held:
-        kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _kept_higher_message(cap, answer)) for cap, answer in held]
-        return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
-    messages = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
-    bounded = [cap for cap in caps if not cap.unlimited]
-    clamped = [cap for cap in bounded if cap.limit_mw != cap.requested_mw]
-    messages += [f"{cap.knob.key} is limited to {cap.limit_mw / MW_PER_WATT:g} W by its range" for cap in clamped]
-    messages += [f"no limit is set on {cap.knob.key}: {_cap_of(cap)}" for cap in caps if cap.unlimited]
-    reason = Reason.CLAMPED if clamped else Reason.CAPPED
-    return ControlOutcome(
-        result=ControlResult.APPLIED,
-        reason=reason if bounded else Reason.RESTORED,
-        backend=backend,
-        message=results.join_messages(messages),
-        enforced_watts=enforced_watts,
-    )
-
-
-def _is_kept_higher(cap: _GpuCap, answer: WrittenKnob) -> bool:
-    """Return whether the driver accepted the limit and keeps a higher one; AMD's keeps whole watts."""
-    return not answer.external and _in_force_mw(cap, answer) >= cap.limit_mw + MW_PER_WATT
-
-
-def _kept_higher_message(cap: _GpuCap, answer: WrittenKnob) -> str:
-    kept, written = answer.value / MW_PER_WATT, cap.limit_mw / MW_PER_WATT
-    return f"{cap.knob.key} reads {kept:g} W where {written:g} W was written"
-
-
-def _cap_of(cap: _GpuCap) -> str:
-    requested, maximum = cap.requested_mw / MW_PER_WATT, cap.knob.limits.high / MW_PER_WATT
-    return f"{requested:g} W is not below the maximum of its range, {maximum:g} W"
-
-
-def _in_force_mw(cap: _GpuCap, written: WrittenKnob) -> int:
-    """Return the limit in force, which the hardware itself may have lowered below the one that was set."""
-    enforced_mw = cap.driver.enforced_mw(cap.uuid)
-    return written.value if isinstance(enforced_mw, HardwareFailure) else enforced_mw
 
 
 def _known(value: int | HardwareFailure | None) -> int | None:

@@ -62,7 +62,7 @@ class LeaseKind(StrEnum):
 
     #: Caps, throttles and tuning, of the controller.
     POWER = "power"
-    #: CPU classes, of the resource manager.
+    #: CPU classes, of the resource manager; clocks of GPUs by the class of their holders, of the controller.
     CLASSES = "classes"
     #: CPUs of interrupts, of the resource manager.
     INTERRUPTS = "interrupts"
@@ -128,7 +128,17 @@ class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
 
 
 class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
-    """Limit the graphics clock of GPUs, by UUID. The clocks of GPUs that are not named are restored."""
+    """Limit the graphics clock of GPUs to hold their caps, by UUID, in place of all such limits before.
+
+    The clock of a GPU that neither this nor `SetGpuClassClocks` names is restored; where both do, the lower holds.
+    """
+
+    clocks_mhz: Annotated[dict[Uuid, MegaHertz], msgspec.Meta(max_length=MOST_GPUS)]
+    lease_s: LeaseS
+
+
+class SetGpuClassClocks(_Request, frozen=True, tag="set_gpu_class_clocks"):
+    """Limit the graphics clock of GPUs by the class of their holders, by UUID; otherwise as `SetGpuClocks`."""
 
     clocks_mhz: Annotated[dict[Uuid, MegaHertz], msgspec.Meta(max_length=MOST_GPUS)]
     lease_s: LeaseS
@@ -165,7 +175,7 @@ class Restore(_Request, frozen=True, tag="restore"):
     """Restore everything that is managed in a subsystem."""
 
     subsystem: Subsystem
-    #: Leave CPU classes in force, which another client holds.
+    #: Leave what has the lease of classes in force.
     keep_classes: bool = False
 
 
@@ -195,7 +205,16 @@ class CheckHealth(_Request, frozen=True, tag="health"):
     """Check whether leases are enforced. Answered without waiting for any subsystem."""
 
 
-Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | SetGpuCaps | SetGpuClocks | SetInterrupts
+Setting: TypeAlias = (
+    SetCpuCap
+    | SetThrottle
+    | SetCpuTuning
+    | SetCpuClasses
+    | SetGpuCaps
+    | SetGpuClocks
+    | SetGpuClassClocks
+    | SetInterrupts
+)
 Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
 
 
@@ -204,7 +223,7 @@ def subsystem_of(request: Request) -> Subsystem:
     match request:
         case Restore(subsystem=subsystem):
             return subsystem
-        case SetGpuCaps() | SetGpuClocks() | ReadGpu() | DescribeGpu():
+        case SetGpuCaps() | SetGpuClocks() | SetGpuClassClocks() | ReadGpu() | DescribeGpu():
             return Subsystem.GPU
         case SetInterrupts():
             return Subsystem.INTERRUPTS
@@ -215,7 +234,7 @@ def subsystem_of(request: Request) -> Subsystem:
 def lease_of(request: Setting) -> LeaseKind:
     """Return the lease that a request renews."""
     match request:
-        case SetCpuClasses():
+        case SetCpuClasses() | SetGpuClassClocks():
             return LeaseKind.CLASSES
         case SetInterrupts():
             return LeaseKind.INTERRUPTS

@@ -93,6 +93,9 @@ class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
     limit_mw: int | None = None
     #: The managed limit on its graphics clock.
     clock_limit_mhz: int | None = None
+    #: The limits that it is the lower one of: to hold its cap, and by the class of its holders.
+    cap_clock_mhz: int | None = None
+    class_clock_mhz: int | None = None
     clock_bound: ClockBound = ClockBound.UNKNOWN
     #: Energy counter in millijoules, which may start again at zero; only where it was asked for and the GPU has one.
     energy_mj: int | None = None
@@ -109,6 +112,19 @@ class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
     #: Why a vendor's GPUs cannot be read, by driver.
     failures: dict[str, HardwareFailure]
     overwritten: dict[str, int]
+
+
+class GpuClassClocks(_Reply, frozen=True, tag="gpu_class_clocks"):
+    """Clocks of GPUs after `SetGpuClassClocks`, by UUID."""
+
+    #: GPUs whose clock is, or may be, limited by what a request of this kind wants or has wanted, in MHz.
+    limits_mhz: dict[str, int]
+    #: Why a clock was not set, or is not restored yet.
+    failures: dict[str, HardwareFailure]
+    #: Why nothing could be set or restored; None where it could.
+    failure: HardwareFailure | None = None
+    #: What else is worth knowing, such as external values that were overwritten.
+    message: str = ""
 
 
 class CpuDescription(_Reply, frozen=True, tag="cpu"):
@@ -161,6 +177,7 @@ Reply: TypeAlias = (
     | InterruptsReport
     | CpuReadings
     | GpuReadings
+    | GpuClassClocks
     | CpuDescription
     | GpuDescription
     | HealthReport

@@ -1,5 +1,7 @@
 """The limit of a GPU by what holds it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def pod(name, slowdown=None, workload_class=STANDARD):
 
 def device(held_as, *pods):
     holders = tuple(Holder(each.namespace, each.name, "main", each.workload_class) for each in pods)
-    return HeldDevice("GPU-a", 0, held_as, HolderReason.ALL_STANDARD, "", holders)
+    return HeldDevice("GPU-a", 0, held_as, HolderReason.ALL_STANDARD, "", holders, complete=True)
 
 
 def limit(held_as, *pods, namespaces=None, default=AllowedSlowdown.NONE, known=None):
@@ -113,3 +115,44 @@ def test_only_a_gpu_whose_every_holder_allows_a_slowdown_is_limited(held_as, pod
 @pytest.mark.parametrize("held_as", list(HeldAs))
 def test_nothing_is_limited_without_a_word_of_an_owner_or_an_administrator(held_as):
     assert limit(held_as, pod("a")).limit.clock_mhz is None
+
+
+@pytest.mark.parametrize(
+    ("pods", "namespaces", "is_consent", "consents"),
+    [
+        ((pod("a", "10%"),), {"ml": {}}, False, True),
+        ((pod("a"),), {"ml": {MAX_SLOWDOWN: "10%"}}, False, True),
+        ((pod("a"),), {"ml": {}}, False, False),
+        ((pod("a"),), {"ml": {}}, True, True),
+        ((pod("a", "10%"), pod("b")), {"ml": {}}, False, False),
+        ((pod("a", "10%"), pod("b")), {"ml": {}}, True, True),
+    ],
+)
+def test_consent_is_a_word_of_each_owner_or_the_clusters_by_an_administrators(pods, namespaces, is_consent, consents):
+    holders = HolderPods({each.key: each for each in pods}, namespaces.get, AllowedSlowdown.TENTH, is_consent)
+    found = held_limit(device(HeldAs.STANDARD, *pods), holders, None, CLOCKS)
+    assert (found.limit.clock_mhz, found.consents, found.message) == (1800, consents, "")
+
+
+def test_a_gpu_that_another_pod_may_hold_besides_has_no_consent():
+    a = pod("a", "10%")
+    holders = HolderPods({a.key: a}, {"ml": {}}.get)
+    found = held_limit(replace(device(HeldAs.STANDARD, a), complete=False), holders, None, CLOCKS)
+    assert (found.limit.clock_mhz, found.consents) == (1800, False)
+
+
+def test_pods_that_are_not_known_neither_consent_nor_run():
+    found = limit(HeldAs.STANDARD, pod("a", "50%"), pod("b", "50%"), known=(pod("a", "50%"),))
+    assert (found.consents, found.running) == (False, False)
+
+
+@pytest.mark.parametrize(("running", "all_run"), [((True, True), True), ((True, False), False)])
+def test_a_gpu_runs_only_if_each_pod_that_holds_it_does(running, all_run):
+    pods = [replace(pod(name, "50%"), running=each) for name, each in zip("ab", running, strict=True)]
+    assert limit(HeldAs.STANDARD, *pods).running is all_run
+
+
+@pytest.mark.parametrize("held_as", [each for each in HeldAs if each is not HeldAs.STANDARD])
+def test_only_standard_pods_consent(held_as):
+    found = limit(held_as, replace(pod("a", "50%"), running=True))
+    assert (found.consents, found.running) == (False, False)

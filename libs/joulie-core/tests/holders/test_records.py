@@ -61,4 +61,5 @@ def test_a_pod_is_active_until_its_phase_says_that_it_has_ended(phase, active):
     found = node_pod(pod)
 
     assert (found.active, found.key, found.uid) == (active, "team/a", "u")
+    assert found.running is (phase == "Running")
     assert (found.started_at_s, found.claims) == (5.0, ("c", None))

@@ -19,6 +19,8 @@ from joulie_agent.backends.headers import SecretHeaders
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
+from joulie_agent.class_limits.enforcement import ClassLimitEnforcement, EnforcementSources
+from joulie_agent.class_limits.metrics import enforcement_families
 from joulie_agent.class_limits.namespaces import NamespacesWatch
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
 from joulie_agent.discovery.discoverer import Discoverer
@@ -31,8 +33,8 @@ from joulie_agent.holders.follow import HoldersFollower, HolderSources
 from joulie_agent.informers import Informers
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
-from joulie_agent.scope import scope_of
-from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
+from joulie_agent.scope import is_managed, scope_of
+from joulie_agent.settings import AgentMode, AgentSettings, ClassLimits, HardwareAccess
 from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
@@ -41,6 +43,7 @@ from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.class_caps.held_limit import HolderPods
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_status
+from joulie_core.kinds.telemetry_profile import ControlType
 from joulie_core.power.curves import NodeCurves, node_curves
 
 _KHZ_PER_MHZ: Final = 1000
@@ -67,6 +70,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         watch = _watch_pods(app, settings, client)
         energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory)
         follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
+        shadow = _shadow_limits(app, settings, client, host, follower) if follower else None
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -80,7 +84,10 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             failures=app.failures,
             held=follower.current if follower else None,
             energy=energy,
-            shadow=_shadow_limits(app, settings, client, host, follower) if follower else None,
+            shadow=shadow,
+            enforcement=_enforce_class_limits(
+                app, settings, follower, shadow, host, informers=informers, workers=workers
+            ),
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
@@ -163,9 +170,39 @@ def _shadow_limits(
         found = follower.pods()
         if found is None:
             return None
-        return HolderPods(found.pods, namespaces.annotations, settings.default_max_slowdown)
+        default = settings.default_max_slowdown
+        return HolderPods(found.pods, namespaces.annotations, default, settings.default_slowdown_is_consent)
 
     return ShadowLimits(ShadowSources(follower.current, pods, host.gpu_clocks), Inventory.load())
+
+
+def _enforce_class_limits(
+    app: App,
+    settings: AgentSettings,
+    follower: HoldersFollower | None,
+    shadow: ShadowLimits | None,
+    host: PowerBackend,
+    *,
+    informers: Informers,
+    workers: NodeWorkers,
+) -> ClassLimitEnforcement | None:
+    """Start to set the limits by class, if that is set and the hardware of this machine is this agent's."""
+    if settings.class_limits is not ClassLimits.ENFORCE or follower is None or shadow is None:
+        return None
+    if not isinstance(host, HostBackend):
+        return None
+    name = settings.node_name
+
+    def controlled() -> bool:
+        node = informers.nodes.get(name)
+        return node is not None and is_managed(node) and informers.route(node).gpu_control.type is ControlType.HOST
+
+    sources = EnforcementSources(follower.recent, shadow.decide, controlled, host.set_class_clocks)
+    enforcement = ClassLimitEnforcement(sources, partial(workers.wake, name), app.failures)
+    follower.when_looked(lambda _held: enforcement.wake())
+    app.registry.register(NodeSeriesCollector(partial(enforcement_families, name, enforcement)))
+    app.spawn("limits by class", enforcement.run())
+    return enforcement
 
 
 @asynccontextmanager

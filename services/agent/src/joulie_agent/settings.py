@@ -52,7 +52,6 @@ class ClassLimits(StrEnum):
 
     OFF = "Off"
     SHADOW = "Shadow"
-    #: Refused: not built.
     ENFORCE = "Enforce"
 
 
@@ -119,13 +118,17 @@ class AgentSettings(ServiceSettings):
     host_cgroup_root: str = "/host-cgroup"
     """Mount point of the node's /sys/fs/cgroup, for the CPU time of pods, if ENERGY_BY_POD is set."""
     class_limits: ClassLimits | None = None
-    """Limits of GPUs by the class of their holders: `Shadow` computes and shows what they would be, sets nothing and
-    needs HOLDERS_SOCKET; `Off` does neither. `Enforce` is refused, as it is not built. Unset is Shadow where
-    HOLDERS_SOCKET is set, else Off."""
+    """Limits of GPUs by the class of their holders: `Shadow` computes and shows what they would be and sets nothing;
+    `Enforce` also sets those of clocks, where the owners of all pods on the GPU consent; `Off` does neither. Both need
+    HOLDERS_SOCKET. Unset is Shadow where HOLDERS_SOCKET is set, else Off."""
 
     default_max_slowdown: AllowedSlowdown = AllowedSlowdown.NONE
     """Slowdown that standard pods allow where neither they nor their Namespace have the annotation
     `joulie.io/max-slowdown`. With 0 % their GPUs have no limit."""
+
+    default_slowdown_is_consent: bool = False
+    """Take DEFAULT_MAX_SLOWDOWN for the consent of the owners of pods, so that CLASS_LIMITS=Enforce limits their GPUs
+    without the annotation. Off by default: then it is shown only."""
 
     state_dir: str = "/var/lib/joulie"
     """Directory of the journals of originals, if HARDWARE_ACCESS is `in-process`."""
@@ -239,11 +242,14 @@ class AgentSettings(ServiceSettings):
         return self
 
     def _class_limit_faults(self) -> list[str]:
-        if self.class_limits is ClassLimits.ENFORCE:
-            return ["CLASS_LIMITS is Enforce, which is not built: Shadow shows the limits, Off does not"]
-        if self.class_limits is ClassLimits.SHADOW and not self.holders_socket:
-            need = "CLASS_LIMITS is Shadow and HOLDERS_SOCKET is not set: no GPU is known to be a standard pod's."
-            return [f"{need} Set agent.holders.enabled of the chart, or CLASS_LIMITS to Off"]
+        if self.class_limits in (ClassLimits.SHADOW, ClassLimits.ENFORCE) and not self.holders_socket:
+            need = "HOLDERS_SOCKET is not set: no GPU is known to be a standard pod's."
+            way_out = "Set agent.holders.enabled of the chart, or CLASS_LIMITS to Off"
+            return [f"CLASS_LIMITS is {self.class_limits} and {need} {way_out}"]
+        if self.class_limits is ClassLimits.ENFORCE and not self.gpu_clock_fallback:
+            return [
+                "CLASS_LIMITS is Enforce and GPU_CLOCK_FALLBACK is off: clocks that administrators lock would be undone"
+            ]
         return []
 
     @property

@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.class_limits.enforcement import ClassLimitEnforcement
 from joulie_agent.class_limits.report import limit_reports
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowState
 from joulie_agent.discovery.discoverer import Discoverer
@@ -75,6 +76,8 @@ class WorkerDeps:
     energy: EnergyFollower | None = None
     #: The limits by class that the GPUs of this machine would have; None where they are not followed.
     shadow: ShadowLimits | None = None
+    #: Those that are set; None where none is.
+    enforcement: ClassLimitEnforcement | None = None
 
 
 class NodeWorker:
@@ -300,6 +303,7 @@ class NodeWorker:
     ) -> None:
         assert reports.cpu is not None
         assert reports.gpu is not None
+        enforcement = self._deps.enforcement
         live = self._deps.informers.status_profile(self._node.name)
         status = compose(
             last=live.model.status if live else TelemetryProfileStatus(),
@@ -312,7 +316,9 @@ class NodeWorker:
             watts_of=watts_of,
             energy=self._deps.energy.totals if self._deps.energy else None,
             energy_since_s=self._deps.energy.since_s if self._deps.energy else 0.0,
-            limits=limit_reports(self.view.shadow) if self.view.shadow else {},
+            limits=limit_reports(self.view.shadow, enforcement.gpus if enforcement else None)
+            if self.view.shadow
+            else {},
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control

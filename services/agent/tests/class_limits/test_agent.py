@@ -1,4 +1,4 @@
-"""The whole agent over GPUs in memory: from holders and annotations to the status and the series, and nothing set."""
+"""The whole agent over GPUs in memory: from holders and annotations to the status, the series and what is set."""
 
 import asyncio
 import time
@@ -9,8 +9,9 @@ import pytest
 from joulie_actuator import subsystems
 from joulie_agent.class_limits.shadow import ShadowLimits
 from joulie_agent.holders.answer import encode_answer
+from joulie_core.class_caps import enforced_limit
 from joulie_core.holders.records import DeviceListing, ListedContainer, ListedPod, PluginDevice
-from joulie_core.labels import MAX_SLOWDOWN
+from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_testing.agent.fake_gpu import FakeGpu, fake_gpu_driver
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
@@ -20,11 +21,11 @@ LISTED = (ListedPod("ml", "train", (ListedContainer("main", (PluginDevice("nvidi
 
 
 @asynccontextmanager
-async def holders(path):
+async def holders(path, listed=lambda: LISTED):
     """Answer as `joulie-agent holders` does, at once and always currently."""
 
     async def answer(_reader, writer):
-        writer.write(encode_answer(DeviceListing(LISTED, time.time()), 0.0))
+        writer.write(encode_answer(DeviceListing(listed(), time.time()), 0.0))
         writer.close()
 
     async with await asyncio.start_unix_server(answer, path):
@@ -130,3 +131,89 @@ async def test_off_watches_no_namespace_and_reports_no_limit(cluster, library, e
         each for each in cluster.api.requests if "/namespaces" in each.path and each.verb in ("list", "watch")
     ] == []
     assert library.writes == 0
+
+
+def namespace_without_word(name):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def wait_until(condition):
+    """Wait for what is not seen through the API server."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def enforced(cluster):
+    return device(cluster).get("classLimit", {}).get("enforced", {})
+
+
+def started(name, **more):
+    pod = make_pod(name, "ml", node="n1", gpu=1, **more)
+    pod["status"] |= {"startTime": "2026-01-01T00:00:00Z", "phase": "Running"}
+    return pod
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Set limits at the first look that allows them."""
+    monkeypatch.setattr(enforced_limit, "SETTLED_S", 0.0)
+
+
+async def test_a_limit_is_set_reported_and_lifted_when_the_gpu_is_handed_over(cluster, library, env, at_once):
+    listed = LISTED
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"], lambda: listed):
+        agent = await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+        assert library.gpus[0].clock_mhz == 1800
+        assert enforced(cluster) == {
+            "reason": "Set",
+            "limitMhz": 1800,
+            "message": "",
+            "liftedBy": "Polling",
+            "liftedWithinSeconds": 6,
+        }
+        series = await agent.series("n1")
+        assert (series["joulie_class_limit_set_gpus"], series["joulie_class_limit_without_consent_gpus"]) == (1, 0)
+
+        cluster.api.put(started("serve", annotations={WORKLOAD_CLASS: "performance"}))
+        listed = (ListedPod("ml", "serve", LISTED[0].containers),)
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "NoLimit")
+        assert library.gpus[0].clock_mhz == 1980
+        assert (await agent.series("n1"))["joulie_class_limit_lifts_total"] == 1
+
+
+async def test_the_clusters_default_alone_sets_nothing(cluster, library, env, at_once):
+    cluster.api.put_all([make_node("n1"), namespace_without_word("ml"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"]):
+        await cluster.start_agent(**env, CLASS_LIMITS="Enforce", DEFAULT_MAX_SLOWDOWN="10%")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "NoConsent")
+    assert (device(cluster)["classLimit"]["reason"], library.clock_writes) == ("ClockLimited", 0)
+
+
+async def test_the_clusters_default_is_consent_by_an_administrators_word(cluster, library, env, at_once):
+    cluster.api.put_all([make_node("n1"), namespace_without_word("ml"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"]):
+        await cluster.start_agent(
+            **env, CLASS_LIMITS="Enforce", DEFAULT_MAX_SLOWDOWN="10%", DEFAULT_SLOWDOWN_IS_CONSENT="true"
+        )
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+
+
+async def test_where_the_routing_turns_gpu_controls_off_nothing_is_set(cluster, library, env, at_once):
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"]):
+        await cluster.start_agent(**env | {"TELEMETRY_GPU_CONTROL": "none"}, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "NotControlled")
+    assert library.clock_writes == 0
+
+
+async def test_a_node_that_leaves_loses_its_limits(cluster, library, env, at_once):
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"]):
+        await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+        cluster.api.put(make_node("n1", managed=False))
+        await asyncio.to_thread(wait_until, lambda: library.gpus[0].clock_mhz == 1980)

@@ -40,7 +40,7 @@ def test_a_pod_is_read_with_its_class_its_requests_and_its_start():
     found = decode_node_pod(encoded(started(make_pod("train", "ml", node="n1", gpu=2, workload_class="performance"))))
 
     expected = NodePod("ml", "train", "", True, WorkloadClass.PERFORMANCE, 1_780_336_800.0, {"NVIDIA": 2})
-    assert found == replace(expected, workload="pod/train")
+    assert found == replace(expected, workload="pod/train", running=True)
 
 
 def test_a_pod_is_read_with_its_workload_and_what_its_cgroup_is_named_by():

@@ -149,3 +149,14 @@ async def test_the_pods_are_those_of_the_last_look(node):
     pods = node.pods
     node.pods = NodePods({})
     assert node.follower.pods() is pods
+
+
+async def test_a_look_is_recent_for_a_while_and_tells_those_who_asked_last(node):
+    seen = []
+    node.follower.when_looked(lambda found: seen.append(found == node.follower.current()))
+    assert node.follower.recent(1e6) is None
+    await node.look()
+    assert node.follower.recent(1e6) == node.follower.current()
+    assert node.follower.recent(-1.0) is None
+    await node.look()
+    assert seen == [True, True]

@@ -12,8 +12,15 @@ from joulie_cli.arguments import add_verb, cluster_options, format_option
 from joulie_cli.cluster import connect
 from joulie_cli.layout import Cell, Line, TableColumn, age, line, paragraph, table, watts
 from joulie_cli.output import CliError, ExitCode, show
+from joulie_core.class_caps.enforced_limit import EnforcedReason
 from joulie_core.held_as import HeldAs
-from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport, DeviceReport
+from joulie_core.kinds.held_devices import (
+    BandReport,
+    ClassLimitNow,
+    ClassLimitReport,
+    DeviceReport,
+    EnforcedLimitReport,
+)
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.timestamps import epoch_seconds
 
@@ -34,6 +41,8 @@ _LIMIT_COLUMNS: Final = (
     TableColumn("CLOCK BOUND"),
     TableColumn("REASON", elastic=True),
 )
+#: Where they are set: also as what.
+_SET_COLUMNS: Final = (_LIMIT_COLUMNS[0], TableColumn("SET"), *_LIMIT_COLUMNS[1:])
 _STYLES: Final = {HeldAs.UNKNOWN: "yellow", HeldAs.OUTSIDE: "yellow", HeldAs.FREE: "dim"}
 _decode: Final = decode_kind(TelemetryProfile)
 
@@ -48,9 +57,10 @@ def add_parser(verbs: Any) -> None:
         description="The GPUs of a node, the pods that hold each, and as what it is held: standard only if every "
         "holder is known to be a standard pod, performance if one is a performance pod, unknown if that is not "
         "certain. A GPU that is shared or cut into partitions is one line with several holders, and its watts are "
-        "those of the whole GPU. Below it, the limit that each would have by the class of its holders, which is not "
-        "set, with the watts that it would save and the slowdown at this moment. Taken from the report of the node's "
-        "agent, which follows the holders if the chart has agent.holders.enabled.",
+        "those of the whole GPU. Below it, the limit that each would have by the class of its holders, with the watts "
+        "that it would save and the slowdown at this moment, and whether it is set, which it is only if the chart has "
+        "agent.classLimits.mode: Enforce. Taken from the report of the node's agent, which follows the holders if the "
+        "chart has agent.holders.enabled.",
         example="kubectl joulie devices worker-1",
         parents=[cluster_options(), format_option(wide=False)],
     )
@@ -100,19 +110,33 @@ def _limit_lines(devices: Sequence[DeviceReport], width: int | None) -> list[Lin
     limits = [(each, each.class_limit) for each in devices if each.class_limit is not None]
     if not limits:
         return []
-    heading = "Limits by the class of the holders, shown and not set:"
-    lines = [line(), line(heading), *table(_LIMIT_COLUMNS, (_limit_row(*each) for each in limits), width)]
+    enforced = [limit.enforced for _, limit in limits if limit.enforced is not None]
+    columns = _SET_COLUMNS if enforced else _LIMIT_COLUMNS
+    heading = f"Limits by the class of the holders, {'enforced' if enforced else 'shown and not set'}:"
+    lines = [
+        line(),
+        line(heading),
+        *table(columns, (_limit_row(*each, is_enforced=bool(enforced)) for each in limits), width),
+    ]
     for device, limit in limits:
-        if limit.message:
-            lines += _note(device, limit.message, width)
+        for message in (limit.message, limit.enforced.message if limit.enforced else ""):
+            if message:
+                lines += _note(device, message, width)
+    if enforced:
+        longest_s = max(each.lifted_within_seconds for each in enforced)
+        lines += [
+            line(),
+            line(f"They are lifted by polling: a pod that did not consent may run limited for {longest_s} s."),
+        ]
     return lines
 
 
-def _limit_row(device: DeviceReport, limit: ClassLimitReport) -> tuple[Cell, ...]:
+def _limit_row(device: DeviceReport, limit: ClassLimitReport, *, is_enforced: bool) -> tuple[Cell, ...]:
     now = limit.now or ClassLimitNow()
     is_limited = limit.clock_mhz is not None or limit.watts is not None
     return (
         Cell(str(device.index)),
+        *([_set(limit.enforced)] if is_enforced else []),
         Cell(_in_force(now)),
         Cell(_bound(limit.clock_mhz, limit.watts) if is_limited else "none"),
         Cell(_band(now.saved_watts, now.saved_reason) if is_limited else "-"),
@@ -120,6 +144,13 @@ def _limit_row(device: DeviceReport, limit: ClassLimitReport) -> tuple[Cell, ...
         Cell(now.clock_bound or "unknown"),
         Cell(limit.reason),
     )
+
+
+def _set(found: EnforcedLimitReport | None) -> Cell:
+    if found is None or not found.reason:
+        return Cell("unknown", "yellow")
+    text = found.reason if found.limit_mhz is None else f"{found.reason}, {found.limit_mhz} MHz"
+    return Cell(text, "red" if found.reason == EnforcedReason.NOT_LIFTED else "")
 
 
 def _in_force(now: ClassLimitNow) -> str:

@@ -6,7 +6,7 @@ Guarantees that only a GPU that is held by standard pods alone, each of them kno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown, slowdown_of, smallest
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown, PodSlowdown, SlowdownSource, slowdown_of, smallest
 from joulie_core.class_caps.gpu_limits import GpuClocks, GpuLimit, LimitReason, gpu_limit
 from joulie_core.hardware.view import GpuView
 from joulie_core.held_as import HeldAs
@@ -25,6 +25,8 @@ class HolderPods:
     namespace: Callable[[str], Mapping[str, str] | None]
     #: What the cluster allows where neither a pod nor its Namespace says so.
     default: AllowedSlowdown = AllowedSlowdown.NONE
+    #: Whether that is the consent of the owners, by an administrator's word.
+    default_is_consent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,9 @@ class HeldLimit:
     allowed: AllowedSlowdown | None = None
     #: Why an annotation was not taken, as a sentence; empty where all were.
     message: str = ""
+    #: Whether the owner of each holder has consented, and whether each of these pods runs; False where not known.
+    consents: bool = False
+    running: bool = False
 
 
 def held_limit(device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clocks: GpuClocks | None) -> HeldLimit:
@@ -64,22 +69,38 @@ def _of_standard_pods(
     device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clocks: GpuClocks | None
 ) -> HeldLimit:
     found = [_allowed(each, holders) for each in device.holders]
-    allowed = [each for each, _ in found]
-    known = [each for each in allowed if each is not None]
+    known = [each for each in found if each is not None]
+    complete = bool(known) and len(known) == len(found)
+    names = [_name(each) for each in device.holders]
+    pods = [holders.pods.get(name) for name in names]
     return HeldLimit(
         # Standard without a holder is no answer that holders give; it limits nothing.
-        gpu_limit(allowed or (None,), gpu, clocks),
-        smallest(known) if known and len(known) == len(allowed) else None,
-        next((message for _, message in found if message), ""),
+        gpu_limit([None if each is None else each.allowed for each in found] or (None,), gpu, clocks),
+        smallest([each.allowed for each in known]) if complete else None,
+        next(
+            (f"pod {name}: {each.refused}" for name, each in zip(names, found, strict=True) if each and each.refused),
+            "",
+        ),
+        # A pod that may hold it besides has not been asked.
+        consents=device.complete and complete and all(_consents(each, holders) for each in known),
+        running=bool(pods) and all(each is not None and each.running for each in pods),
     )
 
 
-def _allowed(holder: Holder, holders: HolderPods) -> tuple[AllowedSlowdown | None, str]:
-    """Return what a holder allows and why its annotation, or its Namespace's, was not taken."""
-    name = f"{holder.namespace}/{holder.pod}"
-    pod = holders.pods.get(name)
+def _allowed(holder: Holder, holders: HolderPods) -> PodSlowdown | None:
+    """Return what a holder allows; None where that is not known."""
+    pod = holders.pods.get(_name(holder))
     if pod is None:
-        return None, ""
+        return None
     written = {} if pod.max_slowdown is None else {MAX_SLOWDOWN: pod.max_slowdown}
-    found = slowdown_of(holder.workload_class, written, holders.namespace(holder.namespace), holders.default)
-    return found.allowed, f"pod {name}: {found.refused}" if found.refused else ""
+    return slowdown_of(holder.workload_class, written, holders.namespace(holder.namespace), holders.default)
+
+
+def _consents(found: PodSlowdown, holders: HolderPods) -> bool:
+    if found.source is SlowdownSource.CLUSTER:
+        return holders.default_is_consent
+    return found.source in (SlowdownSource.POD, SlowdownSource.NAMESPACE)
+
+
+def _name(holder: Holder) -> str:
+    return f"{holder.namespace}/{holder.pod}"

@@ -37,6 +37,8 @@ class NotStated(StrEnum):
     MODEL_NOT_SWEPT = "ModelNotSwept"
     #: A law of power has no bound.
     FORECAST_ONLY = "ForecastOnly"
+    #: It is in force, and what there would be without it is not measured.
+    IN_FORCE = "InForce"
 
 
 @dataclass(frozen=True, slots=True)

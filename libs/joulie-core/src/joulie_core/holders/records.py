@@ -141,6 +141,8 @@ class NodePod:
     cgroup_uid: str = ""
     #: Its annotation of the slowdown that it allows, as written; None without one.
     max_slowdown: str | None = None
+    #: Whether its phase is Running: all its containers were made, and one runs.
+    running: bool = False
 
     @property
     def key(self) -> str:
@@ -177,6 +179,7 @@ def node_pod(pod: Pod, kind: str = "", controller: str = "") -> NodePod:
         workload=workload_of(pod.name, kind, controller, pod.labels),
         cgroup_uid=pod.annotations.get(MIRROR, pod.uid),
         max_slowdown=pod.annotations.get(MAX_SLOWDOWN),
+        running=pod.phase == "Running",
     )
 
 

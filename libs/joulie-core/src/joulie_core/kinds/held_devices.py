@@ -51,11 +51,11 @@ class ClassLimitNow(Model):
     clock_bound: _Name = ""
     """Why the graphics clock is no higher: `power-limit`, `clock-limit`, `thermal`, `idle`, `none` or `unknown`."""
     limited: bool | None = None
-    """Whether a limit of Joulie's is in force, by the node's profile; absent if that is not known."""
+    """Whether a limit of Joulie's is in force, by the node's profile or by class; absent if that is not known."""
     limit_watts: Watts | None = None
     """Power limit of the profile in force; absent without one."""
     limit_mhz: Count | None = None
-    """Clock limit of the profile in force; absent without one."""
+    """Clock limit in force, of the profile or by class; absent without one."""
     saved_watts: BandReport | None = None
     """Watts of the whole GPU that the limit would save; absent without a limit, or for the reason below."""
     saved_reason: _Name = ""
@@ -66,8 +66,23 @@ class ClassLimitNow(Model):
     """Reason why `slowdownPct` is not stated."""
 
 
+class EnforcedLimitReport(Model):
+    """State of the limit of one GPU where limits by class are set (`CLASS_LIMITS` is `Enforce`)."""
+
+    reason: _Name = ""
+    """`Set`, or the reason why it is not, or not lifted yet, in CamelCase; docs/class-limits.md lists them."""
+    limit_mhz: Count | None = None
+    """Highest graphics clock that is, or may be, set; absent without one."""
+    message: Annotated[Text, BeforeValidator(cut_text(300))] = ""
+    """Details for people; of a limit that is not lifted, the GPU and the pods that hold it."""
+    lifted_by: _Name = ""
+    """Way in which a limit is lifted when other pods come: `Polling`, after the fact."""
+    lifted_within_seconds: Count = 0
+    """Longest time that such a pod may have the device under the limit, without the time of the driver."""
+
+
 class ClassLimitReport(Model):
-    """The limit that a GPU would have by the class of its holders; it is not set."""
+    """The limit that a GPU would have by the class of its holders; it is not set but where `enforced` says so."""
 
     reason: _Name = ""
     """Reason for the limit, or for none, in CamelCase; docs/class-limits.md lists them."""
@@ -81,6 +96,8 @@ class ClassLimitReport(Model):
     """Power limit that it would have, where its clock cannot be limited."""
     held_clock_mhz: Count | None = None
     """Highest graphics clock that it held under load without a limit of Joulie's; absent if it was not measured."""
+    enforced: EnforcedLimitReport | None = None
+    """State where limits by class are set; absent where they are only shown."""
     now: ClassLimitNow | None = None
     """Effect at the moment."""
 

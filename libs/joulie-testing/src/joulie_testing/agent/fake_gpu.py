@@ -172,9 +172,7 @@ class FakeGpuLibrary:
 
     def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
         """Limit the clock."""
-        gpu = self._gpu(handle)
-        if not self.clock_permitted:
-            raise LibraryError(Reason.NOT_PERMITTED, "insufficient permissions")
+        gpu = self._writable_clock(handle)
         if gpu.lowest_mhz is None or not gpu.lowest_mhz <= lowest_mhz <= limit_mhz:
             raise LibraryError(Reason.OUT_OF_RANGE, "invalid argument")
         gpu.clock_mhz = limit_mhz
@@ -182,9 +180,15 @@ class FakeGpuLibrary:
 
     def release_clock(self, handle: Handle, highest_mhz: int) -> None:
         """End the limit."""
-        gpu = self._gpu(handle)
+        gpu = self._writable_clock(handle)
         assert highest_mhz == gpu.highest_mhz
         gpu.clock_mhz = gpu.highest_mhz
+
+    def _writable_clock(self, handle: Handle) -> FakeGpu:
+        gpu = self._gpu(handle)
+        if not self.clock_permitted:
+            raise LibraryError(Reason.NOT_PERMITTED, "insufficient permissions")
+        return gpu
 
     def _reported_mhz(self, gpu: FakeGpu) -> int | None:
         if not self.reports_clock:

@@ -102,13 +102,15 @@ class GpuSample:
     gpu: str
     power_watts: float | None = None
     cap_watts: float | None = None
-    #: Joulie's limit of its graphics clock.
+    #: Joulie's limit of its graphics clock that holds a cap.
     clock_limit_mhz: int | None = None
     #: Why its graphics clock is no higher.
     clock_bound: ClockBound = ClockBound.UNKNOWN
     clock_mhz: int | None = None
     #: Share of the time in which it was busy, in [0, 1].
     busy_share: float | None = None
+    #: Joulie's limit of its graphics clock by the class of its holders.
+    class_limit_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

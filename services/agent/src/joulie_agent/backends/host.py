@@ -24,6 +24,7 @@ from joulie_actuator.protocol import (
     SetCpuCap,
     SetCpuTuning,
     SetGpuCaps,
+    SetGpuClassClocks,
     SetGpuClocks,
     SetThrottle,
     Subsystem,
@@ -33,6 +34,7 @@ from joulie_actuator.replies import (
     CpuDescription,
     CpuReadings,
     ErrorReply,
+    GpuClassClocks,
     GpuDescription,
     GpuReadings,
     Reply,
@@ -210,9 +212,23 @@ class HostBackend:
         """Set clock limits through NVML or AMD SMI."""
         return await self._set(HOST, SetGpuClocks(clocks_mhz=dict(clocks_mhz), lease_s=self._lease_s))
 
+    async def set_class_clocks(
+        self, clocks_mhz: Mapping[str, int], lease_s: float
+    ) -> GpuClassClocks | HardwareFailure | ErrorReply:
+        """Limit the graphics clock of GPUs by the class of their holders, and end all such limits of others.
+
+        Args:
+            clocks_mhz: highest clocks, by UUID.
+            lease_s: after which they end by themselves.
+        """
+        reply = await self._client.execute(SetGpuClassClocks(clocks_mhz=dict(clocks_mhz), lease_s=lease_s))
+        if isinstance(reply, GpuClassClocks | HardwareFailure | ErrorReply):
+            return reply
+        return HardwareFailure(Reason.MALFORMED_REPLY, f"an unexpected reply, {type(reply).__name__}")
+
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:  # noqa: ARG002 - originals are known here
-        """Restore all GPU controls to their originals."""
-        return await self._restore(Restore(subsystem=Subsystem.GPU))
+        """Restore all GPU controls to their originals, except clocks by the class of holders."""
+        return await self._restore(Restore(subsystem=Subsystem.GPU, keep_classes=True))
 
     async def _set(self, backend: str, request: Request) -> ControlOutcome:
         reply = await self._client.execute(request)

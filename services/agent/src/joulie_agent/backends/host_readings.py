@@ -48,10 +48,12 @@ def gpu_reading(readings: GpuReadings) -> GpuReading:
                 gpu.uuid,
                 _watts(gpu.power_mw),
                 _watts(gpu.limit_mw),
-                gpu.clock_limit_mhz,
+                # What an actuator has left of before it started is not told apart, and counts as a cap's.
+                gpu.clock_limit_mhz if gpu.class_clock_mhz is None else gpu.cap_clock_mhz,
                 gpu.clock_bound,
                 gpu.clock_mhz,
                 None if gpu.busy_pct is None else gpu.busy_pct / _PERCENT,
+                gpu.class_clock_mhz,
             )
             for gpu in readings.gpus
         ),

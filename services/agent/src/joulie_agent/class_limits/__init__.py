@@ -1,1 +1,1 @@
-"""Limits of this machine's GPUs by the class of their holders, shown and not set: docs/class-limits.md."""
+"""Limits of this machine's GPUs by the class of their holders, shown and, if told to, set: docs/class-limits.md."""

@@ -1,4 +1,4 @@
-"""The series of limits that GPUs would have: counts by reason and sums over the GPUs of a node."""
+"""The series of limits by class: those that GPUs would have, and those that are set."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,6 +6,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
+from joulie_agent.class_limits.enforcement import ClassLimitEnforcement
 from joulie_agent.class_limits.shadow import ShadowState, is_limited
 from joulie_api.metrics import counter, gauge
 from joulie_core.class_caps.limit_effect import EffectBand, NotStated
@@ -18,7 +19,7 @@ def limit_families(states: _States) -> Iterator[Metric]:
     """Yield the series, of the states of each node."""
     yield gauge(
         "joulie_class_limit_gpus",
-        "GPUs by whether the class of their holders would limit them, and why; nothing is set.",
+        "GPUs by whether the class of their holders would limit them, and why, also where nothing is set.",
         ("node", "limited", "reason"),
         (((node, *key), count) for node, state in states.items() for key, count in _by_reason(state).items()),
     )
@@ -52,6 +53,45 @@ def limit_families(states: _States) -> Iterator[Metric]:
         "GPU time with a limit whose slowdown is not stated, in seconds, and in no other count.",
         ("node",),
         (((node,), state.counts.unstated_s) for node, state in states.items()),
+    )
+
+
+def enforcement_families(node: str, enforced: ClassLimitEnforcement) -> Iterator[Metric]:
+    """Yield the series of the limits that are set on a node."""
+    counts, labels = enforced.counts, ("node",)
+    yield gauge(
+        "joulie_class_limit_set_gpus",
+        "GPUs whose clock is, or may be, limited by class now.",
+        labels,
+        [((node,), enforced.limited)],
+    )
+    yield gauge(
+        "joulie_class_limit_without_consent_gpus",
+        "GPUs whose clock is still limited by class although not all that hold them consent; above 0 only while a "
+        "limit cannot be lifted.",
+        labels,
+        [((node,), enforced.without_consent)],
+    )
+    yield counter(
+        "joulie_class_limit_lifts_total", "Limits by class that were lifted.", labels, [((node,), counts.lifts)]
+    )
+    yield counter(
+        "joulie_class_limit_lift_seconds_total",
+        "Time from the look that ended a limit by class to the answer that it is lifted, over all lifts.",
+        labels,
+        [((node,), counts.lift_s)],
+    )
+    yield gauge(
+        "joulie_class_limit_longest_lift_seconds",
+        "The longest of these times since the agent has started.",
+        labels,
+        [((node,), counts.longest_lift_s)],
+    )
+    yield counter(
+        "joulie_class_limit_failures_total",
+        "GPUs whose limit by class was not set, or not lifted, by one request; it is sent again.",
+        ("node", "action"),
+        [((node, "set"), counts.failed_sets), ((node, "lift"), counts.failed_lifts)],
     )
 
 

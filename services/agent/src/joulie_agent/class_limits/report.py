@@ -1,18 +1,43 @@
-"""The limits that GPUs would have as `status.devices` of the TelemetryProfile shows them."""
+"""The limits that GPUs have, or would have, as `status.devices` of the TelemetryProfile shows them."""
 
 from collections.abc import Mapping
+from typing import Final
 
+from joulie_agent.class_limits.enforcement import LIFTED_WITHIN_S, EnforcedGpu
 from joulie_agent.class_limits.shadow import ShadowLimit, ShadowState
 from joulie_core.class_caps.limit_effect import EffectBand, NotStated
-from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport
+from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport, EnforcedLimitReport
+
+#: The only way that is built.
+POLLING: Final = "Polling"
 
 
-def limit_reports(state: ShadowState) -> Mapping[str, ClassLimitReport]:
-    """Return the report of each limit, by UUID."""
-    return {uuid: _report(each) for uuid, each in (state.limits or {}).items()}
+def limit_reports(
+    state: ShadowState, enforced: Mapping[str, EnforcedGpu] | None = None
+) -> Mapping[str, ClassLimitReport]:
+    """Return the report of each limit, by UUID.
+
+    Args:
+        state: the limits as they are computed.
+        enforced: those that are set; None where none is.
+    """
+    return {
+        uuid: _report(each, None if enforced is None else _enforced(enforced.get(uuid)))
+        for uuid, each in (state.limits or {}).items()
+    }
 
 
-def _report(found: ShadowLimit) -> ClassLimitReport:
+def _enforced(found: EnforcedGpu | None) -> EnforcedLimitReport:
+    return EnforcedLimitReport(
+        reason=found.reason if found else "",
+        limit_mhz=found.limit_mhz if found else None,
+        message=found.message if found else "",
+        lifted_by=POLLING,
+        lifted_within_seconds=round(LIFTED_WITHIN_S),
+    )
+
+
+def _report(found: ShadowLimit, enforced: EnforcedLimitReport | None) -> ClassLimitReport:
     limit, allowed = found.held.limit, found.held.allowed
     return ClassLimitReport(
         reason=limit.reason,
@@ -21,6 +46,7 @@ def _report(found: ShadowLimit) -> ClassLimitReport:
         clock_mhz=limit.clock_mhz,
         watts=None if limit.cap_watts is None else round(limit.cap_watts, 1),
         held_clock_mhz=found.held_mhz,
+        enforced=enforced,
         now=_now(found),
     )
 

@@ -1,6 +1,7 @@
 """Follows the limit that each GPU of this machine would have by its holders. Sends nothing to the hardware.
 
-At each pass of the node's worker. Held clocks are in memory alone: after a restart they are unknown until measured.
+At each pass of the node's worker; between two passes `decide` has the decision for newer holders. Held clocks are in
+memory alone: after a restart they are unknown until measured.
 Source: docs/decisions/0050-class-limits-in-shadow.md.
 """
 
@@ -14,11 +15,12 @@ from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_core.class_caps.gpu_limits import GpuClocks, LimitReason
 from joulie_core.class_caps.held_clock import ClockSample, HeldClock
 from joulie_core.class_caps.held_limit import HeldLimit, HolderPods, held_limit
-from joulie_core.class_caps.limit_effect import EffectBand, GpuLoad, LimitEffect, limit_effect
+from joulie_core.class_caps.limit_effect import EffectBand, GpuLoad, LimitEffect, NotStated, limit_effect
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.device_view import device_view
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import GpuView
 from joulie_core.holders.held import HeldDevice
 from joulie_core.kinds.node_hardware import GpuDevice, NodeHardwareStatus
 from joulie_core.kinds.telemetry_profile import ControlReport
@@ -27,6 +29,8 @@ from joulie_core.kinds.telemetry_profile import ControlReport
 MOST_COUNTED_S: Final = 120.0
 _PERCENT: Final = 100.0
 _NO_SAMPLE: Final = GpuSample("")
+_NOT_HELD: Final = HeldClock()
+_IN_FORCE: Final = LimitEffect(NotStated.IN_FORCE, NotStated.IN_FORCE)
 
 
 def _not_seen(_namespace: str) -> None:
@@ -96,7 +100,7 @@ class _Seen:
     def clock_sample(self, uuid: str) -> ClockSample:
         """Return the reading of a GPU as its held clock takes it."""
         sample = self.sample(uuid)
-        limited = True if sample.clock_limit_mhz is not None else self.capped
+        limited = True if _clock_limit_mhz(sample) is not None else self.capped
         return ClockSample(sample.clock_mhz, sample.busy_share, limited)
 
 
@@ -119,6 +123,8 @@ class ShadowLimits:
         self._sources = sources
         self._inventory = inventory
         self._held_clocks: dict[str, HeldClock] = {}
+        #: As of the last pass.
+        self._devices: Mapping[str, GpuDevice] = {}
         self._stepped_s: float | None = None
         self.state = ShadowState()
 
@@ -138,40 +144,64 @@ class ShadowLimits:
             {each.uuid: each for each in hardware.gpu.devices} if hardware.gpu else {},
             _caps_in_force(report),
         )
-        held, pods = self._sources.held(), self._sources.pods() or _NO_PODS
+        self._devices = seen.devices
+        held = self._sources.held()
         elapsed_s = 0.0 if self._stepped_s is None else min(now_s - self._stepped_s, MOST_COUNTED_S)
         self._stepped_s = now_s
         if held is None:
             self.state = replace(self.state, limits=None)
             return self.state
-        clocks, known = self._sources.clocks(), self._held_clocks
+        known = self._held_clocks
         self._held_clocks = {
-            each.uuid: known.get(each.uuid, HeldClock()).seen(seen.clock_sample(each.uuid), now_s) for each in held
+            each.uuid: known.get(each.uuid, _NOT_HELD).seen(seen.clock_sample(each.uuid), now_s) for each in held
         }
-        limits = {each.uuid: self._limit(each, pods, seen, clocks.get(each.uuid)) for each in held}
+        decided = self.decide(held)
+        limits = {each.uuid: self._limit(decided[each.uuid], each.uuid, seen) for each in held}
         effects = [each.effect for each in limits.values() if each.effect is not None]
         self.state = ShadowState(limits, self.state.counts.after(effects, elapsed_s))
         return self.state
 
-    def _limit(self, held: HeldDevice, pods: HolderPods, seen: _Seen, clocks: ClockRange | None) -> ShadowLimit:
-        device, sample = seen.devices.get(held.uuid), seen.sample(held.uuid)
-        gpu = None if device is None else device_view(device, self._inventory)
-        held_mhz = self._held_clocks[held.uuid].mhz
-        found = held_limit(held, pods, gpu, None if clocks is None else GpuClocks(clocks.highest_mhz, held_mhz))
+    def decide(self, held: Sequence[HeldDevice]) -> Mapping[str, HeldLimit]:
+        """Return the decision for GPUs with these holders, by UUID, with the clocks of the last pass."""
+        pods, clocks = self._sources.pods() or _NO_PODS, self._sources.clocks()
+        return {each.uuid: self._decision(each, pods, clocks.get(each.uuid)) for each in held}
+
+    def _decision(self, held: HeldDevice, pods: HolderPods, clocks: ClockRange | None) -> HeldLimit:
+        gpu = self._view(held.uuid)
+        return held_limit(
+            held, pods, gpu, None if clocks is None else GpuClocks(clocks.highest_mhz, self._mhz(held.uuid))
+        )
+
+    def _limit(self, found: HeldLimit, uuid: str, seen: _Seen) -> ShadowLimit:
+        sample, held_mhz = seen.sample(uuid), self._mhz(uuid)
+        in_force = sample.class_limit_mhz is not None and found.limit.clock_mhz is not None
         return ShadowLimit(
             held=found,
-            effect=limit_effect(found.limit, _load(sample), gpu, held_mhz),
+            effect=_IN_FORCE if in_force else limit_effect(found.limit, _load(sample), self._view(uuid), held_mhz),
             held_mhz=held_mhz,
             clock_bound=sample.clock_bound,
             in_force_watts=sample.cap_watts if seen.capped else None,
-            in_force_mhz=sample.clock_limit_mhz,
+            in_force_mhz=_clock_limit_mhz(sample),
             in_force_known=seen.capped is not None,
         )
+
+    def _view(self, uuid: str) -> GpuView | None:
+        device = self._devices.get(uuid)
+        return None if device is None else device_view(device, self._inventory)
+
+    def _mhz(self, uuid: str) -> int | None:
+        return self._held_clocks.get(uuid, _NOT_HELD).mhz
 
 
 def is_limited(limit: ShadowLimit) -> bool:
     """Return whether the GPU would have a limit."""
     return limit.held.limit.reason in (LimitReason.CLOCK_LIMITED, LimitReason.POWER_LIMITED)
+
+
+def _clock_limit_mhz(sample: GpuSample) -> int | None:
+    """Return Joulie's limit of the graphics clock, whatever it is for; None where there is none."""
+    limits = [mhz for mhz in (sample.clock_limit_mhz, sample.class_limit_mhz) if mhz is not None]
+    return min(limits, default=None)
 
 
 def _caps_in_force(report: ControlReport) -> bool | None:

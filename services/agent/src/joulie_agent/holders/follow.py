@@ -44,14 +44,26 @@ class HoldersFollower:
     ) -> None:
         self._sources = sources
         self._changed = changed
-        self._looked = looked
+        self._looked = [looked] if looked is not None else []
         self._devices: tuple[HeldDevice, ...] | None = None
+        #: When the last look has ended, on the loop's clock.
+        self._looked_at: float | None = None
         #: The pods of the last look.
         self._pods: NodePods | None = None
         self._failures = FailureLog(_log, failed="device holders not known", recovered="device holders known again")
 
     def current(self) -> tuple[HeldDevice, ...] | None:
         """Return the GPUs and what holds them, as of the last second; None before the first answer."""
+        return self._devices
+
+    def when_looked(self, looked: Callable[[Sequence[HeldDevice]], None]) -> None:
+        """Call this too with what each look found."""
+        self._looked.append(looked)
+
+    def recent(self, within_s: float) -> tuple[HeldDevice, ...] | None:
+        """Return the GPUs and what holds them; None where the last look is older than that, in seconds."""
+        if self._looked_at is None or asyncio.get_running_loop().time() - self._looked_at > within_s:
+            return None
         return self._devices
 
     def pods(self) -> NodePods | None:
@@ -73,12 +85,13 @@ class HoldersFollower:
             self._failures.recovered()
         self._pods = self._sources.pods()
         found = held_devices(listing, self._pods, self._sources.gpus())
-        if self._looked is not None:
-            self._looked(found)
+        self._looked_at = asyncio.get_running_loop().time()
         # A message may name a time or an address that differs each time.
         if self._devices is None or _without_messages(found) != _without_messages(self._devices):
             self._devices = found
             self._changed()
+        for looked in self._looked:
+            looked(found)
 
 
 def _without_messages(devices: tuple[HeldDevice, ...]) -> tuple[HeldDevice, ...]:
