@@ -25,7 +25,8 @@ from experiments.figures import (
     paired,
     read,
 )
-from joulie_sim.engine.arms import ARMS, SleepingArm
+from joulie_sim.engine.arm import SleepingArm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.comparison import Interval
 from joulie_sim.tables import TextTable
 

@@ -24,6 +24,8 @@ Row = dict[str, str]
 #: Text that tells what a row was made of.
 _STAMPS: Final = ("inputs", "code")
 _DIGITS: Final = 12
+#: An arm counts by itself.
+_ARM_MODULES: Final = ("arms.py", "packing_sleep_arms.py")
 #: Whatever else they name, more rows do not change those that are there.
 _NO_INPUTS: Final = {"directory", "overload", "seeds", "arms", "steady"}
 #: Fields that rows of the protocol *steady* do not depend on.
@@ -112,7 +114,7 @@ def code_digest() -> str:
     core, sim = (Path(module.__file__ or "").parent for module in (joulie_core, joulie_sim))
     files = [*core.rglob("*.py"), *core.rglob("*.toml"), sim / "hardware.py"]
     files += [path for name in ("engine", "physics", "workload") for path in (sim / name).rglob("*.py")]
-    code = [path.read_bytes() for path in sorted(files) if path.name != "arms.py"]
+    code = [path.read_bytes() for path in sorted(files) if path.name not in _ARM_MODULES]
     return _digest(np.__version__.encode(), *code)
 
 

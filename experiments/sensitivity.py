@@ -26,7 +26,8 @@ from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_core.power.server import MeasuredServer, ServerModels
 from joulie_sim.engine import job_flow
-from joulie_sim.engine.arms import ARMS, Arm, SleepingArm
+from joulie_sim.engine.arm import Arm, SleepingArm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import summarize

@@ -14,7 +14,8 @@ from joulie_api.settings import read_settings
 from joulie_core.policy.registry import build_policy
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
-from joulie_sim.engine.arms import PRESET_ARMS, SleepingArm
+from joulie_sim.engine.arm import SleepingArm
+from joulie_sim.engine.arms import PRESET_ARMS
 
 NODES = 41
 

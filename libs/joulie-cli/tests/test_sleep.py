@@ -183,10 +183,19 @@ async def test_a_policy_says_what_wakes_its_nodes_what_is_used_and_why_others_st
     assert policy["consolidation"] == {"mode": "Recommend", **status["consolidation"]}
 
 
-async def test_a_policy_says_what_shares_its_spare_nodes(fake_api, cli):
-    put_policy(fake_api, minAwake={"count": 0, "spare": 2, "spareOf": "Resources"})
+@pytest.mark.parametrize(
+    ("spare_of", "told"),
+    [
+        ("Family", "2 without pods"),
+        ("Resources", "2 without pods of all families with the same resources"),
+        ("Arrivals", "up to 2 without pods of all families with the same resources"),
+    ],
+)
+async def test_a_policy_says_what_shares_its_spare_nodes(fake_api, cli, spare_of, told):
+    put_policy(fake_api, minAwake={"count": 0, "spare": 2, "spareOf": spare_of})
     text = " ".join((await cli("sleep")).out.split())
-    assert "0 of each hardware family, 2 without pods of all families with the same resources" in text
+    assert f"0 of each hardware family, {told}" in text
+    assert ("families with" in text) is ("families with" in told)
 
 
 async def test_one_policy_shows_its_own_nodes_and_the_first_by_name_owns_a_node(fake_api, cli):

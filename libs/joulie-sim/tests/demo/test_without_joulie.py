@@ -10,7 +10,7 @@ from joulie_sim.demo.record import RunRecord
 from joulie_sim.demo.settings import demo_arm
 from joulie_sim.demo.sleeping.wall_power import WallPower
 from joulie_sim.demo.without_joulie import DemoArm, DemoComparison, PackagePowerModel, compare_without_joulie
-from joulie_sim.engine.arms import Arm
+from joulie_sim.engine.arm import Arm
 from joulie_sim.engine.joulie_settings import JoulieSettings
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes

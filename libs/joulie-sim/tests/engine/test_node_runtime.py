@@ -163,3 +163,23 @@ def test_limits_reach_the_devices_of_limited_jobs_only() -> None:
     node.settle()
     assert node.watts == pytest.approx(free)
     assert limited < without_limits
+
+
+def test_a_job_that_is_stopped_leaves_the_others_and_says_what_it_has_not_received(node):
+    idle_watts = node.watts
+    for job, work_s in ((1, 100.0), (2, 300.0), (3, 50.0)):
+        node.start(job, _CPU_JOB, work_s)
+    node.settle()
+    speed = 50.0 / node.settle()
+    node.advance(20.0)
+    assert node.stop(1) == pytest.approx(100.0 - 20.0 * speed)
+    node.release(_CPU_JOB)
+    assert node.settle() == pytest.approx(50.0 / speed)
+    assert dict(node.left()).keys() == {2, 3}
+    for job in (2, 3):
+        node.stop(job)
+        node.release(_CPU_JOB)
+    assert node.settle() == inf
+    assert (node.watts, node.has_jobs) == (idle_watts, False)
+    with pytest.raises(KeyError):
+        node.stop(1)

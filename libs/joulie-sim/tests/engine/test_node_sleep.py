@@ -6,7 +6,8 @@ import pytest
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.sleep import SleepSettings
-from joulie_sim.engine.arms import ARMS, SleepingArm
+from joulie_sim.engine.arm import SleepingArm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
@@ -110,3 +111,15 @@ def test_waiting_jobs_are_those_that_came_first(machines, equal_jobs) -> None:
     flow = simulation._flow
     assert len(flow.pending(3)) == 3
     assert len(flow.pending(10_000)) == flow.waiting < count
+
+
+def test_spare_nodes_by_arrivals_are_kept_for_a_day_and_then_as_many_as_came(equal_jobs) -> None:
+    hour_s = 3600.0
+    machines = machines_of(default_nodes(20), Inventory.load())
+    least = MinAwakeSpec(count=0, spare=2, spare_of=SpareOf.ARRIVALS)
+    decision = SleepSettings(min_awake=least, idle_seconds=120.0, min_awake_seconds=0.0, max_asleep_percent=90)
+    arm = SleepingArm(name="sleep", summary="", sleep=NodeSleepSettings(decision=decision))
+    asleep = _run(machines, equal_jobs([30 * hour_s]), arm, horizon_s=25 * hour_s).minutes.asleep_nodes
+    kinds = [(column > 0).tobytes() for column in machines.gpus.T]
+    assert asleep[20 * 60] == len(machines) - sum(min(2, kinds.count(kind)) for kind in set(kinds))
+    assert asleep[-1] == 0.9 * len(machines)

@@ -12,7 +12,8 @@ from joulie_core.policy import POLICIES, Plan, PolicyContext, build_policy, queu
 from joulie_core.policy.registry import RegisteredPolicy
 from joulie_core.policy.static_partition import StaticPartitionSettings
 from joulie_core.transition import NodeState
-from joulie_sim.engine.arms import ARMS, Arm
+from joulie_sim.engine.arm import Arm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.control_plane import RECONCILE_INTERVAL_S, ControlPlane
 from joulie_sim.engine.joulie_settings import JoulieSettings
 from joulie_sim.engine.machines import machines_of
@@ -72,7 +73,11 @@ def _cores(machines) -> int:
     return int(machines.allocatable[0, 0] / 1000)
 
 
-@pytest.mark.parametrize("arm", list(ARMS))
+#: A job that is moved was on more nodes than the one that its record names: see test_moved_jobs.py.
+_STAYING = [name for name in ARMS if name != "packing_score_sleep_shared_moved"]
+
+
+@pytest.mark.parametrize("arm", _STAYING)
 def test_all_work_is_done_once_within_the_nodes_resources(machines, busy_jobs, arm) -> None:
     jobs = _run(machines, busy_jobs, arm).jobs
     assert np.all(jobs.node >= 0)

@@ -315,5 +315,6 @@ def _policy_fields(policy: Versioned[NodeSleepPolicy]) -> Iterator[tuple[str, st
     least = spec.min_awake
     yield "Woken by", f"{WOKEN_BY}; kubectl joulie wake"
     schedules = f", {counted(len(spec.schedules), 'schedule')}" if spec.schedules else ""
-    shared = " of all families with the same resources" if least.spare_of is SpareOf.RESOURCES else ""
-    yield "Kept awake", f"{least.count} of each hardware family, {least.spare} without pods{shared}{schedules}"
+    shared = "" if least.spare_of is SpareOf.FAMILY else " of all families with the same resources"
+    spare = f"up to {least.spare}" if least.spare_of is SpareOf.ARRIVALS else str(least.spare)
+    yield "Kept awake", f"{least.count} of each hardware family, {spare} without pods{shared}{schedules}"

@@ -68,6 +68,8 @@ class SpareOf(StrEnum):
     FAMILY = "Family"
     #: All whose nodes offer the same extended resources, such as GPUs of a vendor, or none.
     RESOURCES = "Resources"
+    #: As Resources, and no more than came into use at this time of day.
+    ARRIVALS = "Arrivals"
 
 
 class MinAwakeSpec(Model):
@@ -76,10 +78,11 @@ class MinAwakeSpec(Model):
     count: NodeCount = 1
     """Nodes that stay awake, with or without pods."""
     spare: NodeCount = 2
-    """Nodes that stay awake without pods, for the next ones."""
+    """Nodes that stay awake without pods, for the next ones; with `spareOf: Arrivals` the most of them."""
     spare_of: SpareOf = SpareOf.FAMILY
     """Whether each family has so many spare nodes, or all families together whose nodes offer the same extended
-    resources: pods that choose no model can go to any of these."""
+    resources: pods that choose no model can go to any of these. `Arrivals` is as `Resources`, with no more spare nodes
+    than came into use within a boot at this time of the day, as far as the operator has seen it."""
 
 
 class ConsolidationMode(StrEnum):

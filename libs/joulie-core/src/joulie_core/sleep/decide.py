@@ -8,7 +8,7 @@ are switched on at a time than may boot, in all and in one rack.
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -18,8 +18,8 @@ from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.consolidation import may_be_emptied
 from joulie_core.sleep.fit import Rooms
 from joulie_core.sleep.machine import advance, moved, sleep_refusal
-from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord
-from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake, spare_key
+from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, spare_key
+from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake, spare_nodes
 from joulie_core.sleep.windows import AwakeWindow
 from joulie_core.sleep_state import GOING_TO_SLEEP, OUT_OF_SUPPLY, SleepState
 
@@ -35,6 +35,8 @@ class SleepCluster:
     #: Pods that have no node, in the order in which they wait; None: unknown.
     pending: Sequence[SleepPod] | None
     windows: Sequence[AwakeWindow] = ()
+    #: Spare nodes that suffice by what has come, by `spare_key`; a key that is not there is unknown.
+    expected: Mapping[Hashable, int] = field(default_factory=dict)
 
 
 def decide(
@@ -52,12 +54,12 @@ def decide(
     seen = _advanced(before, now_s, settings)
     groups = _grouped(seen)
     least = {name: min_awake(group, cluster.windows, now_s, settings) for name, group in groups.items()}
-    needs = find_needs(groups, cluster.pending or (), least, now_s, settings)
+    needs = find_needs(groups, cluster.pending or (), least, now_s, settings, expected=cluster.expected)
     next_records = {each.node.name: each.record for each in seen}
     next_records |= _woken(seen, needs, now_s)
     seen = [SeenNode(each.node, next_records[each.node.name]) for each in seen]
     if cluster.pending is not None:
-        chosen = _Chooser(seen, needs, least, now_s, settings).chosen()
+        chosen = _Chooser(seen, needs, least, now_s, settings, expected=cluster.expected).chosen()
         next_records |= {
             each.node.name: moved(each.record, SleepState.CORDONED, SleepReason.IDLE, now_s) for each in chosen
         }
@@ -137,13 +139,21 @@ class _Chooser:
     """Chooses the nodes that go to sleep."""
 
     def __init__(
-        self, seen: Sequence[SeenNode], needs: Needs, least: Mapping[str, int], now_s: float, settings: SleepSettings
+        self,
+        seen: Sequence[SeenNode],
+        needs: Needs,
+        least: Mapping[str, int],
+        now_s: float,
+        settings: SleepSettings,
+        *,
+        expected: Mapping[Hashable, int],
     ) -> None:
         self._seen = seen
         self._needs = needs
         self._least = least
         self._now_s = now_s
         self._settings = settings
+        self._expected = expected
         self._zones: dict[str, list[bool]] = defaultdict(list)
         self._serving: dict[str, int] = defaultdict(int)
         self._spare: dict[Hashable, int] = defaultdict(int)
@@ -202,11 +212,12 @@ class _Chooser:
 
     def _can_do_without(self, each: SeenNode) -> bool:
         node, settings = each.node, self._settings
+        key = spare_key(node, settings)
         allowed = settings.max_asleep_percent / 100.0 * len(self._zones[node.zone])
         return (
             self._down[node.zone] + 1 <= allowed
             and self._serving[node.group] - 1 >= self._least[node.group]
-            and self._spare[spare_key(node, settings)] - node.empty >= settings.min_awake.spare
+            and self._spare[key] - node.empty >= spare_nodes(key, self._expected, settings)
         )
 
     def _pods_have_room(self, each: SeenNode, chosen: Sequence[SeenNode]) -> bool:

@@ -4,12 +4,13 @@ Times are seconds since the epoch (in a simulation, since its start). Amounts of
 nodes share. None is unknown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.kinds.node_sleep_policy import SleepSettings, SpareOf
 from joulie_core.names import NodeName
 from joulie_core.pod import Term
 from joulie_core.sleep.pod_terms import PodSpread, PodTerm
@@ -154,9 +155,9 @@ class NodePowerFacts:
     readable: bool = True
 
 
-#: Of a node whose NodeBMC could not be read.
 #: Group of nodes that something else decides about, and that are only counted here; no family has this name.
 OTHERS: Final = "\0others"
+#: Of a node whose NodeBMC could not be read.
 UNREADABLE_POWER: Final = NodePowerFacts(
     state=PowerState.UNKNOWN, sampled_at_s=None, reachable=None, wake_proven=None, off_allowed=False, readable=False
 )
@@ -217,6 +218,15 @@ class SleepNode:
     def has_pods(self) -> bool:
         """Whether it is known that another pod is on it."""
         return bool(self.protected_pods or self.movable_pods)
+
+
+def spare_key(node: SleepNode, settings: SleepSettings) -> Hashable:
+    """Return what the spare nodes are counted by of which a node may be one."""
+    # Nodes that others decide about may go to sleep at any time: they are no spare nodes of these.
+    if settings.min_awake.spare_of is SpareOf.FAMILY or node.group == OTHERS:
+        return node.group
+    # Names of extended resources have a prefix; what is free of them is in `free` also where it is none.
+    return frozenset(name for name in node.free if "/" in name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,16 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
-from joulie_core.kinds.node_sleep_policy import SleepSettings, SpareOf
+from joulie_core.kinds.node_sleep_policy import SleepSettings
 from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import PodGroup, Rooms, grouped
 from joulie_core.sleep.machine import power_state
-from joulie_core.sleep.model import OTHERS, SleepNode, SleepPod, SleepReason, SleepRecord
+from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, spare_key
 from joulie_core.sleep.neighbours import MAX_RULES, Neighbours
 from joulie_core.sleep.waking import RuledGroup, WakeCandidate, WakeOrder, choose_both, in_turn
 from joulie_core.sleep.windows import AwakeWindow
@@ -25,6 +26,7 @@ from joulie_core.sleep_state import SleepState
 
 #: States from which a node returns without a boot.
 _NOT_YET_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING})
+_NOTHING_KNOWN: Final[Mapping[Hashable, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def find_needs(
     least: Mapping[str, int],
     now_s: float,
     settings: SleepSettings,
+    *,
+    expected: Mapping[Hashable, int] = _NOTHING_KNOWN,
 ) -> Needs:
     """Return the nodes that are needed.
 
@@ -97,6 +101,7 @@ def find_needs(
         least: nodes of each group that stay awake.
         now_s: the present time.
         settings: limits and times.
+        expected: spare nodes that suffice, by `spare_key`; as many as the settings say where that is unknown.
     """
     seen = [each for group in groups.values() for each in group]
     needs = Needs(BootRoom.beside(((each.node, each.record) for each in seen), now_s, settings))
@@ -115,17 +120,14 @@ def find_needs(
             needs.add(each, SleepReason.ROLLOUT)
     if pending:
         _wake_for(pending, seen, needs, now_s, settings)
-    _keep_awake(groups, least, needs, now_s, settings)
+    _keep_awake(groups, least, needs, now_s, settings, expected=expected)
     return needs
 
 
-def spare_key(node: SleepNode, settings: SleepSettings) -> Hashable:
-    """Return what the spare nodes are counted by of which a node may be one."""
-    # Nodes that others decide about may go to sleep at any time: they are no spare nodes of these.
-    if settings.min_awake.spare_of is SpareOf.FAMILY or node.group == OTHERS:
-        return node.group
-    # Names of extended resources have a prefix; what is free of them is in `free` also where it is none.
-    return frozenset(name for name in node.free if "/" in name)
+def spare_nodes(key: Hashable, expected: Mapping[Hashable, int], settings: SleepSettings) -> int:
+    """Return how many nodes of a `spare_key` stay awake without pods."""
+    most = settings.min_awake.spare
+    return min(most, expected.get(key, most))
 
 
 def _counts(each: SeenNode, needs: Needs, now_s: float, settings: SleepSettings) -> bool:
@@ -213,6 +215,8 @@ def _keep_awake(
     needs: Needs,
     now_s: float,
     settings: SleepSettings,
+    *,
+    expected: Mapping[Hashable, int],
 ) -> None:
     """Add nodes until the minimum of each group and the spare nodes are awake or about to be."""
     for name, group in groups.items():
@@ -221,10 +225,10 @@ def _keep_awake(
     sharing: dict[Hashable, list[SeenNode]] = defaultdict(list)
     for each in chain.from_iterable(groups.values()):
         sharing[spare_key(each.node, settings)].append(each)
-    for nodes in sharing.values():
+    for key, nodes in sharing.items():
         unused = (each for each in nodes if each.node.empty and each.node.name not in needs.used)
         spare = sum(_counts(each, needs, now_s, settings) for each in unused)
-        _fill_up(nodes, settings.min_awake.spare - spare, SleepReason.SPARE, needs, now_s)
+        _fill_up(nodes, spare_nodes(key, expected, settings) - spare, SleepReason.SPARE, needs, now_s)
 
 
 def _fill_up(nodes: Sequence[SeenNode], missing: int, reason: SleepReason, needs: Needs, now_s: float) -> None:

@@ -9,7 +9,8 @@ from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.policy import queue_aware_v1, static_partition
 from joulie_sim.demo.options import Options
 from joulie_sim.demo.sleeping.settings import operator_sleep_env, simulated_sleep
-from joulie_sim.engine.arms import PRESET_ARMS, Arm, SleepingArm
+from joulie_sim.engine.arm import Arm, SleepingArm
+from joulie_sim.engine.arms import PRESET_ARMS
 
 AGENT_SHARDS: Final = 2
 #: Of the operator and the agents.

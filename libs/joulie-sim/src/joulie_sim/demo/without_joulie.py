@@ -19,7 +19,8 @@ from joulie_core.power.draw import Draw, limited_draw
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_sim.demo.record import PodTrack
 from joulie_sim.energy import kwh_until
-from joulie_sim.engine.arms import ARMS, Arm, SleepingArm
+from joulie_sim.engine.arm import Arm, SleepingArm
+from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, machines_of

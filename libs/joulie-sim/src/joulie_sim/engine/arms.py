@@ -1,66 +1,37 @@
 """Arms of a comparison: how pods are scheduled, and what Joulie does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from joulie_api.presets import PRESETS, Preset, PresetName
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
-from joulie_core.kinds.node_sleep_policy import MinAwakeSpec, SpareOf
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
 from joulie_core.policy.registry import POLICIES
 from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.scoring.registry import DEFAULT_SCORE
-from joulie_core.sleep import SleepSettings
+from joulie_sim.engine.arm import ALL_NODES, EVERY_NODE, Arm, SleepingArm
 from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
-from joulie_sim.engine.joulie_settings import BoundedJoulieSettings, JoulieSettings, StatingJoulieSettings
+from joulie_sim.engine.joulie_settings import BoundedJoulieSettings, JoulieSettings
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
-from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
-from joulie_sim.engine.stated_scores import StatedTimeSettings
+from joulie_sim.engine.packing_sleep_arms import PACKING_SLEEP_ARMS
 
-#: Of the configuration that Joulie ships: every feasible node is scored.
-_ALL_NODES: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """One arm."""
-
-    name: str
-    summary: str
-    strategy: FitStrategy = FitStrategy.LEAST_ALLOCATED
-    #: `percentageOfNodesToScore`; 0 adapts to the size of the cluster, which is kube-scheduler's default.
-    nodes_to_score_pct: int = 0
-    joulie: JoulieSettings | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SleepingArm(Arm):
-    """An arm whose idle nodes sleep."""
-
-    sleep: NodeSleepSettings = field(default_factory=NodeSleepSettings)
-
-
-_EVERY_NODE: Final = {"static_hp_frac": 1.0}
 _ENERGY: Final = ScoreSettings(policy=energy_v1.NAME)
 _PACKING: Final = ScoreSettings(policy=energy_v2.NAME)
 #: As many points as kube-scheduler's MostAllocated has: neither decides alone.
 _ENERGY_AND_PACKING: Final = ScoreSettings(policy=energy_v1.NAME, score_max=10)
-#: Spare nodes are shared by all hardware families that offer the same resources.
-_SHARED_SPARE: Final = NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare_of=SpareOf.RESOURCES)))
 
 
 def _joulie(name: str, summary: str, settings: JoulieSettings) -> Arm:
-    return Arm(name=name, summary=summary, nodes_to_score_pct=_ALL_NODES, joulie=settings)
+    return Arm(name=name, summary=summary, nodes_to_score_pct=ALL_NODES, joulie=settings)
 
 
 def _class_caps(gpu_pct: float, cpu_pct: float, score: ScoreSettings | None = _ENERGY) -> JoulieSettings:
     """Return settings without eco nodes, which limit the devices of standard pods."""
     return JoulieSettings(
         policy=static_partition.NAME,
-        policy_values=_EVERY_NODE,
+        policy_values=EVERY_NODE,
         score=score,
         class_caps=ClassCapSettings(float(gpu_pct), float(cpu_pct)),
     )
@@ -74,22 +45,10 @@ def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: boo
         f"no eco nodes; {limited_by} of GPUs of standard pods limited to run {allowed.pct} % longer{lifted}; energy_v1",
         BoundedJoulieSettings(
             policy=static_partition.NAME,
-            policy_values=_EVERY_NODE,
+            policy_values=EVERY_NODE,
             score=_ENERGY,
             class_limits=ClassLimitSettings(allowed, limited_by, lifted_while_waiting=queue),
         ),
-    )
-
-
-def _stated(name: str, states: str, stated: StatedTimeSettings) -> SleepingArm:
-    return SleepingArm(
-        name=name,
-        summary=f"packing_score_sleep_shared with jobs that state {states}",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=StatingJoulieSettings(
-            policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING, stated=stated
-        ),
-        sleep=_SHARED_SPARE,
     )
 
 
@@ -103,12 +62,12 @@ _ARMS: Final = (
     _joulie(
         "joulie_scoring",
         "the extender's scores by headroom_v1, no node ever capped",
-        JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE),
+        JoulieSettings(policy=static_partition.NAME, policy_values=EVERY_NODE),
     ),
     _joulie(
         "energy_scoring",
         "the extender's scores by energy_v1, no node ever capped",
-        JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_ENERGY),
+        JoulieSettings(policy=static_partition.NAME, policy_values=EVERY_NODE, score=_ENERGY),
     ),
     _joulie(
         static_partition.NAME,
@@ -202,54 +161,29 @@ _ARMS: Final = (
     SleepingArm(
         name="energy_sleep",
         summary="the extender's scores by energy_v1, no node ever capped; idle nodes sleep",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_ENERGY),
+        nodes_to_score_pct=ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=EVERY_NODE, score=_ENERGY),
     ),
     SleepingArm(
         name="energy_packing_sleep",
         summary="energy_v1 with a SCORE_MAX of 10 beside MostAllocated; idle nodes sleep",
         strategy=FitStrategy.MOST_ALLOCATED,
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_ENERGY_AND_PACKING),
+        nodes_to_score_pct=ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=EVERY_NODE, score=_ENERGY_AND_PACKING),
     ),
     SleepingArm(
         name="energy_packing_sleep_caps",
         summary="energy_packing_sleep with the limits of class_caps_60",
         strategy=FitStrategy.MOST_ALLOCATED,
-        nodes_to_score_pct=_ALL_NODES,
+        nodes_to_score_pct=ALL_NODES,
         joulie=_class_caps(60, 80, score=_ENERGY_AND_PACKING),
     ),
     _joulie(
         "packing_score",
         "the extender's scores by energy_v2, no node ever capped",
-        JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
+        JoulieSettings(policy=static_partition.NAME, policy_values=EVERY_NODE, score=_PACKING),
     ),
-    SleepingArm(
-        name="packing_score_sleep",
-        summary="the extender's scores by energy_v2, no node ever capped; idle nodes sleep",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-    ),
-    SleepingArm(
-        name="packing_score_sleep_spare_1",
-        summary="packing_score_sleep with one spare node of each hardware family in place of two",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-        sleep=NodeSleepSettings(decision=SleepSettings(min_awake=MinAwakeSpec(spare=1))),
-    ),
-    SleepingArm(
-        name="packing_score_sleep_shared",
-        summary="packing_score_sleep with two spare nodes for all CPU families and two for all with GPUs",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_PACKING),
-        sleep=_SHARED_SPARE,
-    ),
-    _stated("packing_score_sleep_shared_stated", "the time on the mean device", StatedTimeSettings()),
-    _stated(
-        "packing_score_sleep_shared_stated_error",
-        "that time with an error (of its logarithm: 0.5)",
-        StatedTimeSettings(error_sigma=0.5),
-    ),
+    *PACKING_SLEEP_ARMS,
 )
 #: By name, in the order in which tables show them.
 ARMS: Final[Mapping[str, Arm]] = {arm.name: arm for arm in _ARMS}
@@ -279,7 +213,7 @@ def _arm_of(preset: Preset) -> Arm:
     return next(
         arm
         for arm in _ARMS
-        if arm == make(name=arm.name, summary=arm.summary, nodes_to_score_pct=_ALL_NODES, joulie=settings)
+        if arm == make(name=arm.name, summary=arm.summary, nodes_to_score_pct=ALL_NODES, joulie=settings)
     )
 
 

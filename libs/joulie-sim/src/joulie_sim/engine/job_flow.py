@@ -4,6 +4,7 @@ A job that fits nowhere waits and is tried again when a node has got room or a c
 refused is tried again after kube-scheduler's back-off. See docs/decisions/0018-simulator-engine.md.
 """
 
+from collections.abc import Sequence
 from math import inf
 from typing import Final, Protocol
 
@@ -49,7 +50,7 @@ class JobFlow:
         scores: the extender's scores; None without.
         drop_on_arrival: a job that cannot be placed on arrival is dropped instead of waiting.
         limits: of devices that standard jobs hold; None without.
-        observer: sees jobs start and end; None without.
+        observers: see jobs start and end.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class JobFlow:
         scores: NodeScores | None,
         drop_on_arrival: bool,
         limits: ClassCapSettings | ClassLimitSettings | None,
-        observer: JobObserver | None = None,
+        observers: Sequence[JobObserver] = (),
     ) -> None:
-        self._observer = observer
+        self._observers = observers
+        #: Work that is left to jobs that were stopped.
+        self._left_s: dict[int, float] = {}
         self._jobs = jobs
         self._requests = requests
         self._nodes = nodes
@@ -82,7 +85,7 @@ class JobFlow:
         self._next_job = 0
         #: Nodes that have room or a class since the last attempt to place waiting jobs.
         self._opened: dict[int, None] = {}
-        self.running = self.done = self.dropped = 0
+        self.running = self.done = self.dropped = self.moved = 0
 
     @property
     def waiting(self) -> int:
@@ -162,25 +165,33 @@ class JobFlow:
         performance = 0
         for job in runtime.complete():
             request = self._requests.requests[self._requests.of_job.item(job)]
-            runtime.release(self._running_job(job, request))
-            self._scheduler.free(request, node)
+            self._leave(job, request, node)
             self._records.ended_s[job] = now_s
-            self.running -= 1
             self.done += 1
             performance += request.performance
-            if self._scores is not None:
-                self._scores.ended(job)
-            if self._observer is not None:
-                self._observer.ended(job)
         self._nodes.settle(node, now_s)
         self.opened(node)
         if self._control is not None:
             for _ in range(performance):
                 self._control.ended(node, now_s)
 
+    def move(self, job: int, now_s: float, *, lost_s: float) -> None:
+        """Stop a standard job that runs, and start it anew or let it wait, with the work of so many seconds lost."""
+        node, line = self._records.node.item(job), self._requests.of_job.item(job)
+        runtime = self._nodes[node]
+        runtime.advance(now_s)
+        self._left_s[job] = min(self._jobs.work_s.item(job), runtime.stop(job) + lost_s)
+        self._leave(job, self._requests.requests[line], node)
+        self._nodes.settle(node, now_s)
+        self.moved += 1
+        if self._lines.first(line) is not None or not self._try(job, line, now_s):
+            self._lines.add(line, job)
+
     def records(self, now_s: float) -> JobRecords:
         """Return what happened to each job until the end."""
         left_s = np.where(np.isnan(self._records.ended_s), self._jobs.work_s, 0.0)
+        for job, work_s in self._left_s.items():
+            left_s[job] = work_s
         self._nodes.record_work_left(left_s, now_s)
         self._records.left_s[:] = left_s
         return self._records
@@ -202,17 +213,29 @@ class JobFlow:
         self._scheduler.bind(request, node)
         runtime = self._nodes[node]
         runtime.advance(now_s)
-        runtime.start(job, self._running_job(job, request), self._jobs.work_s.item(job))
+        moved_s = self._left_s.pop(job, None)
+        runtime.start(job, self._running_job(job, request), self._jobs.work_s.item(job) if moved_s is None else moved_s)
         self._nodes.settle(node, now_s)
-        self._records.started_s[job] = now_s
+        if moved_s is None:
+            self._records.started_s[job] = now_s
         self._records.node[job] = node
         self.running += 1
         if self._control is not None and request.performance:
             self._control.bound(node)
         if self._scores is not None:
             self._scores.bound(job, node, request.demand, now_s)
-        if self._observer is not None:
-            self._observer.started(job, node, request)
+        for observer in self._observers:
+            observer.started(job, node, request)
+
+    def _leave(self, job: int, request: PlacementRequest, node: int) -> None:
+        """Return what a job held that is no longer on its node; the node has to be settled."""
+        self._nodes[node].release(self._running_job(job, request))
+        self._scheduler.free(request, node)
+        self.running -= 1
+        if self._scores is not None:
+            self._scores.ended(job)
+        for observer in self._observers:
+            observer.ended(job)
 
     def _running_job(self, job: int, request: PlacementRequest) -> RunningJob:
         jobs = self._jobs

@@ -120,8 +120,25 @@ class NodeRuntime:
         heapq.heappush(clock.ends, (clock.received_s + work_s, job))
         self._hold(running, 1)
 
+    def stop(self, job: int) -> float:
+        """Remove a job that runs, up to now, and return the work that it has not received yet; `release` has to follow.
+
+        Raises:
+            KeyError: it does not run here.
+        """
+        for key, clock in self._clocks.items():
+            kept = [each for each in clock.ends if each[1] != job]
+            if len(kept) < len(clock.ends):
+                (end,) = (end for end, each in clock.ends if each == job)
+                heapq.heapify(kept)
+                clock.ends = kept
+                if not kept:
+                    del self._clocks[key]
+                return max(0.0, end - clock.received_s)
+        raise KeyError(job)
+
     def release(self, running: RunningJob) -> None:
-        """Return what a completed job held; `settle` has to follow."""
+        """Return what a job held that was completed or stopped; `settle` has to follow."""
         self._hold(running, -1)
 
     def advance(self, now_s: float) -> None:

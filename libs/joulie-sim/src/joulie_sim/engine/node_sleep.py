@@ -1,14 +1,17 @@
 """Nodes that sleep in a simulation: `joulie_core.sleep.decide`, and servers that take time to go off and on.
 
-Jobs are never evicted: a node with a job is not idle. Every server goes off and comes up when it is asked to, and the
-BMC's answers are as old as the decision. Groups are hardware families.
+Jobs keep their node awake, but for those that consolidation may move: they are stopped, and start elsewhere without
+some of their work. Every server goes off and comes up when it is asked to, and the BMC's answers are as old as the
+decision. Groups are hardware families.
 """
 
 from enum import Enum, auto
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.kinds.node_sleep_policy import SpareOf
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
+    ArrivalHistory,
     NodePowerFacts,
     SleepCluster,
     SleepNode,
@@ -20,6 +23,7 @@ from joulie_core.sleep import (
 )
 from joulie_sim.engine.job_flow import JobFlow
 from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.movable_jobs import MovableJobs
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 from joulie_sim.engine.placement import KubeScheduler
@@ -50,6 +54,7 @@ class NodeSleep:
         nodes: power and jobs of the nodes.
         scheduler: the choice among the nodes.
         flow: the jobs.
+        movable: the jobs that may be moved.
     """
 
     def __init__(
@@ -59,7 +64,10 @@ class NodeSleep:
         nodes: RunningNodes,
         scheduler: KubeScheduler,
         flow: JobFlow,
+        *,
+        movable: MovableJobs | None = None,
     ) -> None:
+        self._movable = movable
         self._machines = machines
         self._settings = settings
         self._nodes = nodes
@@ -80,6 +88,8 @@ class NodeSleep:
         self._there_s = [0.0] * len(machines)
         self._records: dict[NodeName, SleepRecord] = {}
         self._pods: dict[PlacementRequest, SleepPod] = {}
+        self._history = ArrivalHistory()
+        self._by_arrivals = settings.decision.min_awake.spare_of is SpareOf.ARRIVALS
         #: When the next decision is due.
         self.due_s = settings.interval_s
         self.power_cycles = 0
@@ -98,13 +108,22 @@ class NodeSleep:
         for node, power in enumerate(self._power):
             if power in (_Power.GOING_OFF, _Power.BOOTING) and now_s >= self._there_s[node]:
                 self._set_power(node, _Power.OFF if power is _Power.GOING_OFF else _Power.ON, now_s)
+        settings = self._settings.decision
+        nodes = [self._seen(node, now_s) for node in range(len(self._machines))]
+        if self._by_arrivals:
+            self._history.look(nodes, self._records, now_s, settings)
         cluster = SleepCluster(
-            nodes=[self._seen(node, now_s) for node in range(len(self._machines))],
+            nodes=nodes,
             pending=[self._pod(request) for request in self._flow.pending(self._settings.most_pending)],
+            expected=self._history.expected(now_s),
         )
-        self._records = decide(cluster, self._records, now_s, self._settings.decision)
+        self._records = decide(cluster, self._records, now_s, settings)
         for node, name in enumerate(self._machines.names):
             self._carry_out(node, self._records[name].state, now_s)
+        # After all nodes are closed that are to sleep, so that no job is moved to one of them.
+        for node, name in enumerate(self._machines.names):
+            if intent_of(self._records[name].state).evict:
+                self._empty(node, now_s)
 
     def _carry_out(self, node: int, state: SleepState, now_s: float) -> None:
         intent, power = intent_of(state), self._power[node]
@@ -120,6 +139,12 @@ class NodeSleep:
             self._there_s[node] = now_s + self._boot_s[node]
             self._set_power(node, _Power.BOOTING, now_s)
 
+    def _empty(self, node: int, now_s: float) -> None:
+        """Move the jobs of a node."""
+        if self._movable is not None:
+            for job in self._movable.on(node):
+                self._flow.move(job, now_s, lost_s=self._movable.lost_s)
+
     def _set_power(self, node: int, power: _Power, now_s: float) -> None:
         self._power[node] = power
         watts = None
@@ -132,6 +157,10 @@ class NodeSleep:
     def _seen(self, node: int, now_s: float) -> SleepNode:
         machines, power = self._machines, self._power[node]
         left = self._scheduler.left(node)
+        jobs = machines.pods.item(node) - int(left[2])
+        movable = self._movable.on(node) if self._movable is not None else {}
+        # One job that stays keeps all of them.
+        moves = len(movable) == jobs
         return SleepNode(
             name=machines.names[node],
             group=self._families[node],
@@ -140,7 +169,8 @@ class NodeSleep:
             idle_watts=self._nodes.idle_watts_of(node),
             ready=power is _Power.ON,
             cordoned=not self._scheduler.powered.item(node),
-            protected_pods=machines.pods.item(node) - int(left[2]),
+            protected_pods=0 if moves else jobs,
+            movable_pods=tuple(self._pod(request) for request in movable.values()) if moves else (),
             power=NodePowerFacts(
                 state=_SEEN[power],
                 sampled_at_s=now_s,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from joulie_core.sleep import SleepSettings
 from joulie_core.sleep.consolidation import BOOT_OVER_IDLE
+from joulie_sim.engine.movable_jobs import MovingSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +29,10 @@ class NodeSleepSettings:
     def boots_in_s(self, *, gpus: bool) -> float:
         """Return the time that a server takes to boot, with GPUs or without."""
         return self.gpu_boot_s if gpus else self.boot_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovingSleepSettings(NodeSleepSettings):
+    """The same where consolidation moves jobs, if the decision's settings let it act."""
+
+    moving: MovingSettings = field(default_factory=MovingSettings)

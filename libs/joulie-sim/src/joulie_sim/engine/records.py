@@ -90,3 +90,5 @@ class SimulationResult:
     transitions: int
     #: Times that a node was powered off.
     power_cycles: int = 0
+    #: Times that a job was moved to empty its node.
+    moved: int = 0

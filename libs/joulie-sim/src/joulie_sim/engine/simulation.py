@@ -12,7 +12,7 @@ from math import fsum, inf
 from typing import Final
 
 from joulie_core.scoring import energy_v1, energy_v2, headroom_v1
-from joulie_sim.engine.arms import Arm, SleepingArm
+from joulie_sim.engine.arm import Arm, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings
@@ -25,8 +25,10 @@ from joulie_sim.engine.kube_scores import Balance
 from joulie_sim.engine.limit_lifting import LimitLifting
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
+from joulie_sim.engine.movable_jobs import MovableJobs
 from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.node_sleep import NodeSleep
+from joulie_sim.engine.node_sleep_settings import MovingSleepSettings
 from joulie_sim.engine.packing_scores import PackingScores
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.power_model import NodePowerModel
@@ -106,6 +108,9 @@ class Simulation:
             extender_weight=joulie.extender_weight if joulie is not None else 1,
             balance=settings.balance,
         )
+        movable: MovableJobs | None = None
+        if isinstance(arm, SleepingArm) and isinstance(arm.sleep, MovingSleepSettings):
+            movable = MovableJobs(jobs, arm.sleep.moving)
         self._flow = JobFlow(
             jobs,
             PlacementRequests(jobs, machines.gpu_resources),
@@ -115,14 +120,14 @@ class Simulation:
             scores=self._scores,
             drop_on_arrival=settings.drop_on_arrival,
             limits=limits,
-            observer=savings,
+            observers=[each for each in (savings, movable) if each is not None],
         )
         self._lifting: LimitLifting | None = None
         if isinstance(limits, ClassLimitSettings) and limits.lifted_while_waiting:
             self._lifting = LimitLifting(machines, self._nodes)
         self._sleep: NodeSleep | None = None
         if isinstance(arm, SleepingArm):
-            self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow)
+            self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow, movable=movable)
         if savings is not None:
             savings.watch(self._nodes, self._sleep)
         self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control, self._sleep)
@@ -280,4 +285,5 @@ class Simulation:
             dropped=self._flow.dropped,
             transitions=self._control.transitions if self._control is not None else 0,
             power_cycles=self._sleep.power_cycles if self._sleep is not None else 0,
+            moved=self._flow.moved,
         )

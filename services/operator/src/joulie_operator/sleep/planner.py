@@ -13,9 +13,10 @@ from joulie_api.failures import Failures
 from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.kinds.node_sleep_policy import ConsolidationMode, MinAwakeSpec, SleepMode
+from joulie_core.kinds.node_sleep_policy import ConsolidationMode, MinAwakeSpec, SleepMode, SpareOf
 from joulie_core.names import NodeName
 from joulie_core.sleep import (
+    ArrivalHistory,
     AwakeWindow,
     NodePowerFacts,
     SleepCluster,
@@ -87,12 +88,13 @@ def usable_policies(
 
 @dataclass(slots=True)
 class SleepPlanner:
-    """Plans; between two calls it remembers what it has recommended."""
+    """Plans; between two calls it remembers what it has recommended, and by policy which nodes came into use."""
 
     failures: Failures
     release: SleepSettings = field(default_factory=SleepSettings)
     """Times and rates for nodes that belong to no policy in `Act`."""
     _imagined: dict[NodeName, SleepRecord] = field(default_factory=dict)
+    _histories: dict[str, ArrivalHistory] = field(default_factory=dict)
 
     def plan(
         self,
@@ -110,6 +112,8 @@ class SleepPlanner:
             now_s: the present time.
         """
         policies = list(policies)
+        by_arrivals = (each.name for each in policies if each.settings.min_awake.spare_of is SpareOf.ARRIVALS)
+        self._histories = {name: self._histories.get(name) or ArrivalHistory() for name in by_arrivals}
         acting = [policy for policy in policies if policy.mode is SleepMode.ACT]
         kept = {name for policy in acting for name in policy.nodes}
         released = frozenset(
@@ -122,7 +126,7 @@ class SleepPlanner:
         for policy in acting:
             # What fails for one policy leaves its nodes in their states.
             with self.failures.contained(_WORK, policy=policy.name):
-                found = _decide(policy, facts, current, now_s)
+                found = self._decide(policy, facts, current, now_s)
                 current |= found
                 decided |= found
         if released:
@@ -132,7 +136,7 @@ class SleepPlanner:
             rest = UsablePolicy("", SleepMode.ACT, everything, (), released, {}, {})
             together = SleepFacts({name: replace(node, group="") for name, node in facts.nodes.items()}, facts.pending)
             with self.failures.contained(_WORK, policy=rest.name):
-                decided |= _decide(rest, together, current, now_s)
+                decided |= self._decide(rest, together, current, now_s)
         recommended: dict[str, frozenset[NodeName]] = {}
         emptied: dict[str, tuple[SleepNode, ...]] = {}
         for policy in policies:
@@ -142,16 +146,40 @@ class SleepPlanner:
                 seen, states = facts, current
                 if policy.mode is SleepMode.RECOMMEND:
                     seen, states = self._imagine(facts, current, policy, now_s)
-                    found = _decide(policy, seen, states, now_s)
+                    found = self._decide(policy, seen, states, now_s)
                     self._imagined |= found
                     states = {**states, **found}
                     closed = (name for name, record in found.items() if record.state in CLOSED_TO_PODS)
                     recommended[policy.name] = frozenset(closed)
                 if policy.settings.consolidation.mode is ConsolidationMode.RECOMMEND:
-                    emptied[policy.name] = _to_empty(policy, seen, states, now_s)
+                    emptied[policy.name] = self._to_empty(policy, seen, states, now_s)
         planned = {name for policy in policies if policy.mode is SleepMode.RECOMMEND for name in policy.nodes}
         self._imagined = {name: record for name, record in self._imagined.items() if name in planned}
         return SleepPlan(decided, recommended, emptied)
+
+    def _decide(
+        self, policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
+    ) -> dict[NodeName, SleepRecord]:
+        """Decide about the nodes of a policy."""
+        cluster, used = _seen_by(policy, facts, records)
+        history = self._histories.get(policy.name)
+        if history is not None:
+            history.look(cluster.nodes, used, now_s, policy.settings)
+        found = decide(self._expecting(policy, cluster, now_s), used, now_s, policy.settings)
+        return {name: found[name] for name in policy.nodes if name in found}
+
+    def _to_empty(
+        self, policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
+    ) -> tuple[SleepNode, ...]:
+        """Return the nodes of a policy that consolidation would empty."""
+        cluster, used = _seen_by(policy, facts, records)
+        found = to_empty(self._expecting(policy, cluster, now_s), used, now_s, policy.settings)
+        return tuple(node for node in found if node.name in policy.nodes)
+
+    def _expecting(self, policy: UsablePolicy, cluster: SleepCluster, now_s: float) -> SleepCluster:
+        """Return a cluster with the spare nodes that suffice by the history of a policy; unknown without one."""
+        history = self._histories.get(policy.name)
+        return cluster if history is None else replace(cluster, expected=history.expected(now_s))
 
     def _imagine(
         self, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], policy: UsablePolicy, now_s: float
@@ -168,23 +196,6 @@ class SleepPlanner:
             for name, node in facts.nodes.items()
         }
         return SleepFacts(nodes, facts.pending), {**records, **imagined}
-
-
-def _decide(
-    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
-) -> dict[NodeName, SleepRecord]:
-    """Decide about the nodes of a policy."""
-    cluster, used = _seen_by(policy, facts, records)
-    found = decide(cluster, used, now_s, policy.settings)
-    return {name: found[name] for name in policy.nodes if name in found}
-
-
-def _to_empty(
-    policy: UsablePolicy, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], now_s: float
-) -> tuple[SleepNode, ...]:
-    """Return the nodes of a policy that consolidation would empty."""
-    cluster, used = _seen_by(policy, facts, records)
-    return tuple(node for node in to_empty(cluster, used, now_s, policy.settings) if node.name in policy.nodes)
 
 
 def _seen_by(
