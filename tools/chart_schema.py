@@ -48,6 +48,7 @@ _DERIVED: Final = frozenset(
         "POOL_NODE_SELECTOR",
         "POOL_SHARDS",
         "POOL_SHARD_ID",
+        "POWER_BUDGETS",
         "POWER_DOMAINS",
         "SAVINGS_ENABLED",
         "SLEEP_ENABLED",

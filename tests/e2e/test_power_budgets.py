@@ -148,7 +148,7 @@ async def test_no_sum_of_caps_is_above_its_limit_while_limits_change_and_operato
         assert observer.largest["rack-2"] <= 1_300
 
         await _is_shown(system)
-        await _is_given_back(system, observer)
+        await _is_restored(system, observer)
 
 
 async def _sees(observer: Observer, watts: float) -> None:
@@ -172,16 +172,15 @@ async def _is_shown(system: System) -> None:
     assert 'joulie_operator_power_domain_limit_watts{domain="row-1"} 3000.0' in metrics
 
 
-async def _is_given_back(system: System, observer: Observer) -> None:
-    """The nodes are as before once their domains are gone."""
-    for name in ("rack-1", "rack-2", "row-1"):
-        await system.view.client.delete(POWER_DOMAINS, name)
+async def _is_restored(system: System, observer: Observer) -> None:
+    """The nodes are as before once one domain of the tree says Observe."""
+    await system.view.client.merge_patch(POWER_DOMAINS, "rack-2", {"spec": {"mode": "Observe"}})
 
-    async def given_back() -> None:
+    async def restored() -> None:
         assert not await system.view.objects(NODE_POWER_BUDGETS)
         assert observer.sums["row-1"] == pytest.approx(_MOST_W["row-1"]), observer.sums
 
-    await eventually(given_back, within_s=60)
+    await eventually(restored, within_s=60)
 
 
 @pytest.mark.system(

@@ -12,7 +12,7 @@ from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
 from joulie_api.errors import Invalid
-from joulie_api.resources import NODE_POWER_BUDGETS, NODE_POWER_PROFILES, NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_PROFILES, POWER_DOMAINS
 from joulie_core.labels import HW_GPU_COUNT, MANAGED, RACK
 
 pytestmark = pytest.mark.e2e
@@ -79,32 +79,6 @@ async def test_a_tree_is_observed_with_its_faults_and_nothing_is_lowered(system:
     await _is_shown(system)
     assert await _targets(system) == before
     await _follows_a_node_that_leaves_management(system)
-
-
-@pytest.mark.system(operator={"POWER_DOMAINS": "Enforce", "POLICY_TYPE": "static_partition"})
-async def test_nodes_of_an_enforced_tree_get_limits_that_fit_and_lose_them_when_it_is_observed(system: System) -> None:
-    client = system.view.client
-    for node in _RACK_NODES:
-        await system.view.label(node, {RACK: "rack-1", HW_GPU_COUNT: "0"})
-        boot = {"status": {"nodeInfo": {"bootID": f"boot-of-{node}"}}}
-        await client.merge_patch(NODES, node, boot, subresource="status")
-    await client.create(POWER_DOMAINS, _domain("rack-1", nodeSelector={RACK: "rack-1"}, mode="Enforce"))
-
-    async def limited(watts: int) -> None:
-        limits = await system.view.objects(NODE_POWER_BUDGETS)
-        assert limits.keys() == {*_RACK_NODES}
-        assert sum(each["spec"]["limitWatts"] for each in limits.values()) <= watts
-        assert await _condition(system, "rack-1", "Enforced") == ("True", "Enforced")
-
-    await eventually(lambda: limited(1_000), within_s=60)
-    await client.merge_patch(POWER_DOMAINS, "rack-1", {"spec": {"limitWatts": 900}})
-    await eventually(lambda: limited(900), within_s=30)
-    await client.merge_patch(POWER_DOMAINS, "rack-1", {"spec": {"mode": "Observe"}})
-
-    async def freed() -> None:
-        assert await system.view.objects(NODE_POWER_BUDGETS) == {}
-
-    await eventually(freed, within_s=30)
 
 
 async def _faults_are_refused(system: System) -> None:

@@ -186,7 +186,7 @@
 # The limit of the agent's own node.
 - apiGroups: [joulie.io]
   resources: [nodepowerbudgets]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # What is in force of it.
 - apiGroups: [joulie.io]
   resources: [nodepowerbudgets/status]

@@ -31,14 +31,6 @@ FACTS: Final = {
 }
 
 
-#: Rights for power budgets, which the chart grants only where they are switched on.
-OF_BUDGETS: Final = {
-    "list nodepowerbudgets.joulie.io",
-    "watch nodepowerbudgets.joulie.io",
-    "patch nodepowerbudgets/status.joulie.io",
-}
-
-
 @dataclass(slots=True)
 class BackendNode:
     """One node behind the backend; a test turns its knobs."""
@@ -296,7 +288,7 @@ async def cluster(fake_api: FakeApiServer, backend: ScriptedBackend, tmp_path: P
     async with _cluster(fake_api, backend, tmp_path) as made:
         yield made
     # Those that a fault made to fail were allowed or not all the same.
-    assert set(denied("joulie-agent", fake_api.requests)) <= OF_BUDGETS
+    assert denied("joulie-agent", fake_api.requests) == []
 
 
 @pytest.fixture

@@ -54,6 +54,10 @@ true
       value: void
     {{- end }}
     {{- end }}
+    {{- if and .Values.operator.powerDomains.enabled .Values.operator.powerDomains.enforce }}
+    - name: POWER_BUDGETS
+      value: "On"
+    {{- end }}
     - name: METRICS_ADDR
       value: {{ printf "%s:%d" $agent.metricsHost (int $agent.metricsPort) | quote }}
     {{- include "joulie.env" (list $agent.env $agent.extraEnv) | nindent 4 }}

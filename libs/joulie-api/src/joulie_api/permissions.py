@@ -171,7 +171,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODE_POWER_PROFILES,), _READ),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _OWN),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), ("patch",), subresource="status"),
-                Grant((NODE_POWER_BUDGETS,), ("get", *_READ), reason="The limit of the agent's own node."),
+                Grant((NODE_POWER_BUDGETS,), _READ, reason="The limit of the agent's own node."),
                 Grant((NODE_POWER_BUDGETS,), ("patch",), subresource="status", reason="What is in force of it."),
             ),
             namespace=(

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from joulie_agent.backends.base import CpuReading, GpuReading
-from joulie_agent.budgets.metrics import BudgetView
+from joulie_agent.budgets.metrics import NodeBudgetView
 from joulie_agent.class_limits.shadow import ShadowState
 from joulie_agent.enforce.cpu import CpuControlState
 from joulie_agent.enforce.node import Tick
@@ -35,11 +35,11 @@ class NodeView:
     #: None where limits by class are not followed.
     shadow: ShadowState | None = None
     #: None without a power budget.
-    budget: BudgetView | None = None
+    budget: NodeBudgetView | None = None
 
     def show(self, target: NodePowerProfileSpec | None, limit: FollowedLimit | None, tick: Tick) -> None:
         """Take the results of a tick that carried out `target` and the limit of a power budget."""
-        self.budget = BudgetView(limit.ask.limit_mw, tick.limit, tick.sources) if limit and tick.limit else None
+        self.budget = NodeBudgetView(limit.ask.limit_mw, tick.limit, tick.sources) if limit and tick.limit else None
         self.policy = (target.policy.name if target.policy and target.policy.name else target.profile) if target else ""
         self.cap_watts = tick.cpu.requested_watts
         # A scrape between two good readings shows the last one for one interval at most, then nothing.

@@ -15,7 +15,7 @@ _NODE: Final = ("node",)
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetView:
+class NodeBudgetView:
     """The power budget of one node, as a scrape shows it."""
 
     #: The limit that is followed; None: no limit.
@@ -25,7 +25,7 @@ class BudgetView:
     sources: Mapping[str, LimitSource] = field(default_factory=dict)
 
 
-def budget_families(views: Mapping[str, BudgetView]) -> Iterator[Metric]:
+def budget_families(views: Mapping[str, NodeBudgetView]) -> Iterator[Metric]:
     """Yield the series, by node."""
     yield gauge(
         "joulie_power_budget_limit_watts",
