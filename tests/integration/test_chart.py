@@ -407,6 +407,24 @@ def test_limits_by_class_that_cannot_be_are_refused_with_the_way_out(helm: Helm,
         helm.render({"agent": agent})
 
 
+@pytest.mark.parametrize(
+    ("domains", "decides", "follows"),
+    [
+        ({}, None, None),
+        ({"enabled": True}, "Observe", None),
+        ({"enabled": True, "enforce": True}, "Enforce", "On"),
+        ({"enforce": True}, None, None),
+    ],
+)
+@pytest.mark.parametrize("mode", ["daemonset", "pool"])
+def test_agents_follow_power_budgets_where_the_operator_enforces_them(helm: Helm, mode, domains, decides, follows):
+    manifests = helm.render({"operator": {"powerDomains": domains}, "agent": {"mode": mode}})
+    operator = containers(find(manifests, "Deployment", "joulie-operator"))["operator"]
+    agent = containers(find(manifests, "DaemonSet" if mode == "daemonset" else "StatefulSet", "joulie-agent"))
+    assert env_of(operator).get("POWER_DOMAINS") == decides
+    assert env_of(agent["controller"]).get("POWER_BUDGETS") == follows
+
+
 def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")
