@@ -83,7 +83,7 @@ async def test_a_tree_is_observed_with_its_faults_and_nothing_is_lowered(system:
 
 async def _faults_are_refused(system: System) -> None:
     for spec, text in (
-        ({"mode": "Shed"}, 'supported values: "Enforce", "Observe"'),
+        ({"mode": "Shed"}, 'Unsupported value: "Shed"'),
         ({"basis": "Server"}, 'supported values: "Devices"'),
         ({"parent": "bad"}, "parent must be another PowerDomain"),
         ({"parent": "Row A"}, "must be the name of a PowerDomain"),
