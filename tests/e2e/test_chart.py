@@ -58,6 +58,7 @@ _NOT_IN_THE_RELEASE = (
     "joulie-sim",
     "joulie-agent-resource-manager",
     "joulie-operator-savings",
+    "joulie-operator-power-budgets",
     "joulie-operator-power-domains",
 )
 #: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
