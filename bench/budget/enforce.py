@@ -34,6 +34,7 @@ from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
 from joulie_operator.power_domains.inputs import DomainNode, identity_of
+from joulie_operator.power_domains.sent import SentLimits
 from joulie_testing.api import FakeApiServer, make_node, make_power_domain
 
 LIMIT_S: Final = 10.0
@@ -117,13 +118,15 @@ def _controller(client: KubeClient) -> tuple[PowerDomainController, list[Reflect
     nodes = Reflector(client, NODES, decode_node)
     budgets = Reflector(client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
     writer, clock = FencedWriter(client, "joulie-operator", max_in_flight=_WRITES), asyncio.get_running_loop().time
+    sent = SentLimits()
     parts = PowerDomainParts(
         domains=domains,
         nodes=nodes,
         sight=_Sight(),  # type: ignore[arg-type]
         budgets=NodeBudgets(
             budgets,
-            lambda sent: BudgetWriter(writer, sent, clock=clock, concurrency=_WRITES),
+            sent,
+            BudgetWriter(writer, sent, clock=clock, concurrency=_WRITES),
             term=lambda above: 1 if above < 1 else None,
             enforces=True,
             clock=clock,

@@ -16,6 +16,7 @@ from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
 from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, identity_of, unknown_node
+from joulie_operator.power_domains.sent import SentLimits
 from joulie_testing.api import make_node, make_power_domain
 
 START_S = 1_800_000_000.0
@@ -45,13 +46,15 @@ class DomainWorld:
             reflector.report_to(self.failures)
         writer = FencedWriter(client, "joulie-operator", guard=lambda: self.leads)
         self.term = 0
+        sent = SentLimits()
         parts = PowerDomainParts(
             domains=self.domains,
             nodes=self.nodes,
             sight=self,
             budgets=NodeBudgets(
                 self.budgets,
-                lambda sent: BudgetWriter(writer, sent, clock=lambda: self.now_s + self.late_s, concurrency=1),
+                sent,
+                BudgetWriter(writer, sent, clock=lambda: self.now_s + self.late_s, concurrency=1),
                 term=self.own_term,
                 enforces=enforces,
                 clock=lambda: self.now_s,

@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, DomainProblem
 from joulie_core.names import NodeName
 
 _PERCENT: Final = 100.0
-_MW_PER_WATT: Final = 1000.0
 
 
 def floors_of(
@@ -39,8 +39,8 @@ def floors_of(
 
 def _floor(domain: BudgetDomain, node: NodeName, lowest: int, highest: int, problems: list[DomainProblem]) -> int:
     if 0 < domain.floor_mw < lowest < highest:  # else the node cannot be limited at all
-        message = f"the floor of {domain.floor_mw / _MW_PER_WATT:g} W is below the minimum of {node}, "
-        message += f"{lowest / _MW_PER_WATT:g} W"
+        message = f"the floor of {domain.floor_mw / MW_PER_WATT:g} W is below the minimum of {node}, "
+        message += f"{lowest / MW_PER_WATT:g} W"
         problems.append(DomainProblem(domain.name, BudgetProblem.FLOOR_BELOW_MINIMUM, message))
     floor = max(domain.floor_mw, math.ceil(highest * domain.floor_pct / _PERCENT))
     return min(max(floor, lowest), highest)
@@ -55,9 +55,7 @@ def _refused(
     for index in range(len(sums) - 1, -1, -1):
         domain = tree.domains[index]
         if sums[index] > domain.usable_mw and sums[index] > minima[index]:
-            message = (
-                f"floors of {sums[index] / _MW_PER_WATT:g} W do not fit into {domain.usable_mw / _MW_PER_WATT:g} W"
-            )
+            message = f"floors of {sums[index] / MW_PER_WATT:g} W do not fit into {domain.usable_mw / MW_PER_WATT:g} W"
             problems.append(DomainProblem(domain.name, BudgetProblem.FLOORS_DO_NOT_FIT, message))
             refused[index] = True
             sums[index] = minima[index]

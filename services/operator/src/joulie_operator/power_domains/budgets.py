@@ -17,12 +17,16 @@ Budgets = Reflector[Versioned[NodePowerBudget]]
 
 
 class NodeBudgets:
-    """The objects of one leader; `enforces` is the setting. `wake` is called where a status has changed."""
+    """The objects of one leader; `wake` is called where a status has changed.
+
+    `sent` is shared with the writer, `enforces` is the setting.
+    """
 
     def __init__(
         self,
         budgets: Budgets,
-        writer: Callable[[SentLimits], BudgetWriter],
+        sent: SentLimits,
+        writer: BudgetWriter,
         *,
         term: Callable[[int], int | None],
         enforces: bool,
@@ -30,8 +34,8 @@ class NodeBudgets:
     ) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._budgets = budgets
-        self._sent = SentLimits()
-        self._writer = writer(self._sent)
+        self._sent = sent
+        self._writer = writer
         self._term = term
         self._enforces = enforces
         self._clock = clock

@@ -20,6 +20,7 @@ from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
 from joulie_operator.power_domains.inputs import DomainSight
 from joulie_operator.power_domains.metrics import families
+from joulie_operator.power_domains.sent import SentLimits
 from joulie_operator.settings import OperatorSettings, PowerDomainsMode
 from joulie_operator.twins import TwinTracker
 from joulie_operator.watches import OperatorWatches
@@ -55,7 +56,7 @@ def build_power_domains(
     for reflector in (domains, nodes, budgets):
         app.report(reflector)
         app.spawn(f"watch {reflector.name}", reflector.run())
-    clock = asyncio.get_running_loop().time
+    clock, sent = asyncio.get_running_loop().time, SentLimits()
 
     def stale_reason() -> str | None:
         watches: tuple[Reflector[Any], ...] = (domains, nodes, *around.watches.all)
@@ -69,7 +70,8 @@ def build_power_domains(
             sight=DomainSight(around.cluster, around.twins, around.watches.hardware.store),
             budgets=NodeBudgets(
                 budgets,
-                lambda sent: BudgetWriter(around.writer, sent, clock=clock, concurrency=settings.write_concurrency),
+                sent,
+                BudgetWriter(around.writer, sent, clock=clock, concurrency=settings.write_concurrency),
                 term=around.term,
                 enforces=settings.power_domains is PowerDomainsMode.ENFORCE,
                 clock=clock,

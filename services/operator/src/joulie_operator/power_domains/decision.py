@@ -8,7 +8,7 @@ be enforced selects it.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from joulie_api.failures import Failures
 from joulie_core.budget import BudgetDomain, BudgetTree, DomainProblem, Forest, ObservedDomain, observe, plant
@@ -81,18 +81,16 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
     unknown = sorted(inputs.unread - inputs.specs.keys())
     homeless = (*(f"PowerDomain {name}" for name in unknown), *(f"Node {name}" for name in sorted(inputs.unread_nodes)))
     aside = _set_aside(forest, domains, inputs)
-    changes = [] if inputs.budgets is None else list(kept_changes(frozenset(aside), inputs.budgets))
-    kept = set(aside)
+    changes = [] if inputs.budgets is None else list(kept_changes(aside, inputs.budgets))
     enforced = [tree for tree in forest.trees if inputs.budgets is not None and not observing(tree, inputs.specs)]
     enforcer.retain(
         {tree.domains[0].name for tree in enforced}, {each.name for tree in enforced for each in tree.domains}
     )
+    kept = aside.union(*(tree.leaf_of for tree in enforced))
     for tree in forest.trees:
-        if tree in enforced:
-            kept |= tree.leaf_of.keys()
         with failures.contained("observe power domains", root=tree.domains[0].name):
             found, written = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
-            outcomes |= {name: _with_unread(each, homeless) for name, each in found.items()}
+            outcomes |= {name: replace(each, unread=homeless) for name, each in found.items()}
             changes += written
     certain = inputs.budgets is None or not unknown
     return DomainDecision(outcomes, tuple(sorted(changes, key=lambda each: each.order)), kept if certain else None)
@@ -123,22 +121,17 @@ def _decide_tree(
     }, found.changes
 
 
-def _with_unread(outcome: DomainOutcome, homeless: tuple[str, ...]) -> DomainOutcome:
-    return DomainOutcome(
-        outcome.observed, outcome.faults, outcome.floors, homeless, outcome.enforced, outcome.observing
-    )
-
-
-def _set_aside(forest: Forest, domains: Iterable[BudgetDomain], inputs: DomainInputs) -> set[NodeName]:
+def _set_aside(forest: Forest, domains: Iterable[BudgetDomain], inputs: DomainInputs) -> frozenset[NodeName]:
     """Return the nodes of trees that cannot be used, and may be to be enforced."""
     if inputs.budgets is None:
-        return set()
+        return frozenset()
     freed = {
         culprit
         for name, culprit in forest.lost.items()
         if name in inputs.specs and name not in inputs.unread and inputs.specs[name].mode is not DomainMode.ENFORCE
     }
-    return {node for each in domains if forest.lost.get(each.name, "") not in freed | {""} for node in each.nodes}
+    lost = (each for each in domains if forest.lost.get(each.name, "") not in freed | {""})
+    return frozenset(node for each in lost for node in each.nodes)
 
 
 def _by_domain(problems: Iterable[DomainProblem]) -> Mapping[str, list[DomainProblem]]:

@@ -2,14 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from joulie_core.budget import BudgetDomain
+from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds import PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainLostControl
 from joulie_core.names import NodeName
-
-MW_PER_WATT: Final = 1000
 
 _Pair = tuple[str, str]
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from joulie_api.wire import Versioned
 from joulie_core.budget import BudgetNode
-from joulie_core.budget.objects import node_identity
+from joulie_core.budget.objects import MW_PER_WATT, node_identity
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeHardware
@@ -24,7 +24,6 @@ from joulie_core.node import Node
 from joulie_core.twin import budget_of
 from joulie_operator.cluster import Cluster, Eligibility, ManagedHardware, PodLoad
 from joulie_operator.power import PowerInputs, model
-from joulie_operator.power_domains.domains import MW_PER_WATT
 
 #: Facts that count: read from the hardware, or stated by who runs the cluster.
 _CERTAIN: Final = {Origin.SEEN, Origin.LABELLED}

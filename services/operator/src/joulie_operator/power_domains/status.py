@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from joulie_core.budget import DomainProblem, LoweredShare, ObservedDomain
+from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
 from joulie_core.kinds.base import set_condition
 from joulie_core.kinds.power_domain import MOST_LOWERED, DomainMode, DrawnPower, LoweredNode
@@ -12,7 +13,6 @@ from joulie_core.names import NodeName
 from joulie_core.text import first_of, printable
 from joulie_core.timestamps import rfc3339
 from joulie_operator.power_domains.decision import DomainOutcome
-from joulie_operator.power_domains.domains import MW_PER_WATT
 from joulie_operator.power_domains.inputs import DrawnReading
 
 #: Characters of a message: names of domains and nodes are as long as people write them.
@@ -46,7 +46,7 @@ def domain_status(
     mode = DomainMode.OBSERVE if enforced is None else DomainMode.ENFORCE
     condition = _enforced(spec, outcome, enforces=enforces)
     if observed is None:
-        return PowerDomainStatus(mode=mode, conditions=(*_refused(name, outcome.faults), condition))
+        return PowerDomainStatus(mode=mode, conditions=(_refused(name, outcome.faults), condition))
     sums = observed.sums
     return PowerDomainStatus(
         mode=mode,
@@ -127,14 +127,12 @@ def _used(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomai
     return (_accepted(spec, observed), _floors(outcome.floors), _held(spec, outcome, observed))
 
 
-def _refused(name: str, faults: tuple[DomainProblem, ...]) -> tuple[Condition]:
+def _refused(name: str, faults: tuple[DomainProblem, ...]) -> Condition:
     own = [each for each in faults if each.domain == name]
     if own:
-        accepted = _condition("Accepted", ConditionStatus.FALSE, own[0].problem.value, _texts(own))
-    else:
-        message = f"its tree is set aside: {'; '.join(f'{each.domain}: {each.message}' for each in faults)}"
-        accepted = _condition("Accepted", ConditionStatus.FALSE, "TreeSetAside", message)
-    return (accepted,)
+        return _condition("Accepted", ConditionStatus.FALSE, own[0].problem.value, _texts(own))
+    message = f"its tree is set aside: {'; '.join(f'{each.domain}: {each.message}' for each in faults)}"
+    return _condition("Accepted", ConditionStatus.FALSE, "TreeSetAside", message)
 
 
 def _accepted(spec: PowerDomainSpec, observed: ObservedDomain) -> Condition:
