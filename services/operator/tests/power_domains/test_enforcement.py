@@ -70,6 +70,20 @@ async def test_what_is_written_names_the_node_its_boot_and_the_version_that_was_
     assert (spec["sequence"], spec["limitWatts"], spec["ceilingWatts"], spec["renewal"]) == (2, 300, 500, 2)
 
 
+async def test_floors_that_do_not_fit_are_told_by_the_name_of_their_domain(enforced):
+    enforced.put("fits", 500, nodeSelector={"rack": "a"}, floor={"wattsPerNode": 200})
+    enforced.put("full", 300, nodeSelector={"rack": "b"}, floor={"wattsPerNode": 200})
+    for name, rack in (("n1", "a"), ("n2", "b"), ("n3", "b")):
+        enforced.add(name, rack)
+    await enforced.settle()
+    assert enforced.leader.condition("fits", "FloorsFit")[0] == "True"
+    assert enforced.leader.condition("full", "FloorsFit") == (
+        "False",
+        "FloorsDoNotFit",
+        "floors of 400 W do not fit into 300 W; the lowest limits of the hardware count instead",
+    )
+
+
 async def test_a_raise_waits_until_the_lowering_was_read_back(enforced):
     await two_nodes(enforced)
     count = len(asks(enforced))
