@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Final
 
 from experiments.rows import Row, read_rows
-from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, per_core_second
+from joulie_core.units import JOULES_PER_KWH
+from joulie_sim.energy import SECONDS_PER_HOUR, per_core_second
 from joulie_sim.engine.comparison import Interval
 from joulie_sim.tables import TextTable
 

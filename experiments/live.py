@@ -21,6 +21,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.durations import format_duration
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.policy import static_partition
+from joulie_core.units import JOULES_PER_KWH
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import NodeClass
@@ -31,7 +32,7 @@ from joulie_sim.demo.record import PodTrack
 from joulie_sim.demo.scenario import work_of
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.without_joulie import PackagePowerModel
-from joulie_sim.energy import JOULES_PER_KWH, kwh_until
+from joulie_sim.energy import kwh_until
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import machines_of

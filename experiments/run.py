@@ -26,7 +26,7 @@ from experiments.rows import (
     write_rows,
 )
 from experiments.trace import MissingTraceError
-from joulie_sim.energy import JOULES_PER_KWH
+from joulie_core.units import JOULES_PER_KWH
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import Balance

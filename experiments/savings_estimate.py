@@ -22,6 +22,7 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import Draw
 from joulie_core.savings import EstimateRange, Lever
 from joulie_core.savings.node_loads import load_model
+from joulie_core.units import JOULES_PER_KWH
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.machines import Machines, machines_of
 from joulie_sim.engine.node_lists import read_node_list
@@ -42,7 +43,6 @@ SEEDS: Final = 10
 #: Of GPUs; that of servers is their model's.
 _GPU_ERROR: Final = 0.16
 _HOUR_S: Final = 3_600.0
-_KWH: Final = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,14 @@ class PairResult:
     def row(self, load: float, seed: int) -> Row:
         """Return the row of `runs.csv`, in kWh."""
         levers = {
-            f"{lever.value}_{bound}_kwh": getattr(found, bound) / _KWH
+            f"{lever.value}_{bound}_kwh": getattr(found, bound) / JOULES_PER_KWH
             for lever, found in self.estimates.items()
             for bound in ("lower", "middle", "upper")
         }
         key = {"load": load, "seed": seed}
-        return text_row({**key, "baseline_kwh": self.baseline / _KWH, "saved_kwh": self.saved / _KWH, **levers})
+        return text_row(
+            {**key, "baseline_kwh": self.baseline / JOULES_PER_KWH, "saved_kwh": self.saved / JOULES_PER_KWH, **levers}
+        )
 
 
 def mix_of(load: float, *, warm_up_hours: float = 4.0, hours: float = 12.0) -> SteadyMix:

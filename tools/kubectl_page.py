@@ -25,6 +25,7 @@ from joulie_cli.views.rows import NodeRow
 from joulie_core.labels import MANAGED as MANAGED_KEY
 from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
 from joulie_core.savings import EstimateRange, Lever, LeverRate, SavingsLedger
+from joulie_core.units import JOULES_PER_KWH
 from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod, make_power_domain
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
@@ -146,15 +147,16 @@ _ENERGY_ROWS: Final = (
     ("ml", "job/train", "cpu", "allocated", 6.1, 4.4, 7.9),
     ("shop", "deployment/web", "cpu", "allocated", 2.3, 1.6, 3.2),
 )
-_KWH: Final = 3.6e6
 _ENERGY: Final = {
     "devices": [
-        {"device": device, "podsJoules": pods * _KWH, "idleJoules": idle * _KWH, "unattributedJoules": rest * _KWH}
+        {"device": device, "podsJoules": pods * JOULES_PER_KWH, "idleJoules": idle * JOULES_PER_KWH,
+     "unattributedJoules": rest * JOULES_PER_KWH}
         for device, pods, idle, rest in (("cpu", 8.4, 9.8, 1.2), ("gpu", 54.1, 3.3, 0.6))
     ],
     "workloads": [
         {"namespace": namespace, "workload": workload, "device": device, "kind": kind,
-         "joules": joules * _KWH, "lowerJoules": lower * _KWH, "upperJoules": upper * _KWH}
+         "joules": joules * JOULES_PER_KWH, "lowerJoules": lower * JOULES_PER_KWH,
+         "upperJoules": upper * JOULES_PER_KWH}
         for namespace, workload, device, kind, joules, lower, upper in _ENERGY_ROWS
     ],
 }  # fmt: skip

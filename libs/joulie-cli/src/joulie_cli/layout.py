@@ -20,7 +20,6 @@ _LEAST_WIDTH: Final = 8
 TEXT_WIDTH: Final = 80
 #: Names that are printed of nodes with a finding.
 _MOST_NAMES: Final = 5
-JOULES_PER_KWH: Final = 3.6e6
 PROFILE_STYLES: Final = {"performance": "red", "eco": "green", "draining": "yellow"}
 UNKNOWN: Final = "-"
 _MINUTE_S: Final = 60

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-JOULES_PER_KWH: Final = 3.6e6
 SECONDS_PER_HOUR: Final = 3600.0
 
 

@@ -11,13 +11,14 @@ from joulie_api.resources import TELEMETRY_PROFILES
 from joulie_api.wire import decode_kind
 from joulie_cli.arguments import add_verb, cluster_options, format_option, namespace_option
 from joulie_cli.cluster import connect
-from joulie_cli.layout import JOULES_PER_KWH, Cell, Line, TableColumn, age, line, paragraph, table
+from joulie_cli.layout import Cell, Line, TableColumn, age, line, paragraph, table
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_cli.views import Raw
 from joulie_core.attribution.sums import EnergySum
 from joulie_core.kinds.energy_report import EnergyReport
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.timestamps import epoch_seconds
+from joulie_core.units import JOULES_PER_KWH
 
 _COLUMNS: Final = (
     TableColumn("NAMESPACE"),

@@ -14,10 +14,11 @@ from joulie_api.resources import CONFIG_MAPS
 from joulie_api.savings import LEDGER_NAME, read_ledger
 from joulie_cli.arguments import add_verb, cluster_options, format_option
 from joulie_cli.cluster import connect
-from joulie_cli.layout import JOULES_PER_KWH, Cell, Line, TableColumn, age, line, pairs, table
+from joulie_cli.layout import Cell, Line, TableColumn, age, line, pairs, table
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_core.savings import EstimateRange, LedgerPeriod, Lever, SavingsLedger, SavingsSum
 from joulie_core.savings.ledger import MOST_DAYS, NO_SUM, LeverSums
+from joulie_core.units import JOULES_PER_KWH
 
 _NAMESPACE: Final = "joulie-system"
 _SINCE: Final = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hd])")

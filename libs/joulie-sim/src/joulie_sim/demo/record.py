@@ -12,8 +12,8 @@ from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.units import JOULES_PER_KWH
 from joulie_sim.demo.sleeping.power import Power
-from joulie_sim.energy import JOULES_PER_KWH
 from joulie_sim.pod_figures import slowdown, wait
 
 #: A binding is observed some time after its decision, and the label of the node by another watch: a pod counts as

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.units import JOULES_PER_KWH
 from joulie_sim.demo.record import PodTrack, RunRecord, energy_kwh
 from joulie_sim.demo.sleeping.power import Power
 from joulie_sim.demo.without_joulie import DemoComparison
-from joulie_sim.energy import JOULES_PER_KWH
 from joulie_sim.pod_figures import WaitFigures, mean
 
 _THROUGHPUT_WINDOW_S: Final = 5.0

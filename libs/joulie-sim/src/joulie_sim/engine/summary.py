@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from joulie_core.demand import WorkloadClass
-from joulie_sim.energy import JOULES_PER_KWH, SECONDS_PER_HOUR, kwh_until, per_core_second
+from joulie_core.units import JOULES_PER_KWH
+from joulie_sim.energy import SECONDS_PER_HOUR, kwh_until, per_core_second
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
