@@ -21,6 +21,9 @@ spread that is kept; with 100, the default, five times as much. `energy_v1` with
 less power than no score, with 100 it lost those against nodes with GPUs and added 56 % less
 ([measured](../experiments/README.md#score_max)).
 
+Below power domains whose limits are enforced, every score loses up to 20 points by what the tightest of them has left
+([power budgets](power-budgets.md#placement)).
+
 This page is generated: `just docs`.
 """
 

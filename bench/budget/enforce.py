@@ -30,6 +30,7 @@ from joulie_api.wire import decode_kind, decode_node
 from joulie_core.budget import BudgetNode
 from joulie_core.kinds import NodePowerBudget, PowerDomain
 from joulie_core.node import Node
+from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
@@ -131,6 +132,7 @@ def _controller(client: KubeClient) -> tuple[PowerDomainController, list[Reflect
             enforces=True,
             clock=clock,
         ),
+        available=AvailableWatts(clock),
         writer=writer,
         stale_reason=lambda: domains.stale_reason() or nodes.stale_reason(),
         failures=Failures(CollectorRegistry()),

@@ -3,7 +3,7 @@ import json
 import msgspec
 import pytest
 
-from joulie_testing.api import Respond, make_node, make_pod
+from joulie_testing.api import Respond, make_node, make_node_power_budget, make_pod, make_telemetry_profile
 from joulie_testing.cli import ago, extender_service
 
 CLUSTER = {"trendWPerMin": 0.0, "trendScale": 6.0, "perfPressure": 0.0, "problem": None}
@@ -124,6 +124,68 @@ async def test_a_nodes_state_is_shown_with_unknown_values(cli, proxied):
     assert "stale: its numbers do not count" in result.out
     assert "allowed, StandardPod: standard pods run on every node" in result.out
     assert "Sleep" not in result.out
+
+
+APPLIED = {"result": "applied", "reason": "Capped", "backend": "rapl"}
+GPUS = [
+    {"uuid": "u0", "index": 0, "classLimit": {"enforced": {"reason": "Set", "limitMhz": 1410}}},
+    {"uuid": "u1", "index": 1, "classLimit": {"enforced": {"reason": "NoConsent"}}},
+    {"uuid": "u2", "index": 2, "classLimit": {"clockMhz": 1200}},
+    {"uuid": "u3", "index": 3, "classLimit": {"watts": 250}},
+    {"uuid": "u4", "index": 4, "classLimit": {"reason": "Free"}},
+]
+
+
+async def test_what_binds_each_subsystem_of_a_node_is_named_with_its_domain(fake_api, cli, proxied):
+    control = {
+        "cpu": APPLIED | {"requestedWatts": 150, "enforcedWatts": 150, "capSource": "budget"},
+        "gpu": APPLIED | {"requestedWatts": 300, "enforcedWatts": 310, "capSource": "profile", "result": "error"},
+    }
+    fake_api.put(make_telemetry_profile("n1", control=control, devices=GPUS))
+    fake_api.put_all(
+        [make_node_power_budget(name, limit_watts=900, powerDomain=f"rack-{name}") for name in ("n1", "n2")]
+    )
+    domains = [{"domain": "rack-n1", "availableW": 12.0}, {"domain": "feed", "availableW": None}]
+    proxied({**answer(), "nodes": [known_node(powerDomains=domains)]})
+    text = " ".join((await cli("explain", "node", "n1")).out.split())
+    for each in (
+        "CPU cap 150 W for each package, by the power budget of power domain rack-n1, 900 W for the node",
+        (
+            "GPU cap 310 W for each GPU, by the profile, below the power budget of power domain rack-n1, 900 W for the "
+            "node; 300 W asked: error, Capped"
+        ),
+        "GPU 0 1410 MHz by the class of its holders (Set)",
+        "GPU 1 no limit by the class of its holders (NoConsent)",
+        "GPU 2 would have 1200 MHz by the class of its holders; it is not set",
+        "GPU 3 would have 250 W by the class of its holders; it is not set",
+        "Domain rack-n1 can supply 12 W more",
+        "Domain feed can supply an unknown number of watts more",
+    ):
+        assert each in text
+    assert "GPU 4" not in text
+    data = json.loads((await cli("explain", "node", "n1", "-o", "json")).out)
+    assert data["caps"]["control"]["cpu"]["capSource"] == "budget"
+    assert data["caps"]["powerBudget"]["powerDomain"] == "rack-n1"
+
+
+async def test_a_node_without_a_budget_is_capped_by_its_profile_and_no_budget_is_read(fake_api, cli, proxied):
+    control = {
+        "cpu": APPLIED | {"requestedWatts": 150, "enforcedWatts": 150},
+        "gpu": {"result": "none", "reason": "NoProfile"},
+    }
+    fake_api.put(make_telemetry_profile("n1", control=control))
+    proxied({**answer(), "nodes": [known_node()]})
+    text = " ".join((await cli("explain", "node", "n1")).out.split())
+    assert "CPU cap 150 W for each package, by the profile GPU cap none, NoProfile" in text
+    assert not [each for each in fake_api.requests if each.kind == "NodePowerBudget"]
+
+
+async def test_a_report_that_cannot_be_read_says_nothing_of_caps(fake_api, cli, proxied):
+    fake_api.put(make_telemetry_profile("n1", control={"cpu": {"requestedWatts": -1}}))
+    proxied({**answer(), "nodes": [known_node()]})
+    result = await cli("explain", "node", "n1")
+    assert result.code == 0
+    assert "CPU cap" not in result.out
 
 
 SLEEPING = {

@@ -46,6 +46,7 @@ STATUSES = partly(
     estimatedPUE=NUMBERS,
     effectiveCapState=st.none() | partly(cpuPct=NUMBERS, gpuPct=NUMBERS),
     powerMeasurement=st.none() | POWERS,
+    powerDomains=st.none() | st.lists(partly(domain=TEXTS, availableWatts=NUMBERS), max_size=34),
     lastUpdated=TEXTS,
 )
 TWINS = partly(spec=st.none() | partly(nodeName=TEXTS), status=st.none() | STATUSES, kind=TEXTS)
@@ -60,7 +61,10 @@ def same_fields(struct, model):
     """Whether a struct has every value of a model, in the same types; integers for floats count as those."""
     for name in type(model).model_fields:
         got, expected = getattr(struct, name), getattr(model, name)
-        if isinstance(expected, Model):
+        if isinstance(expected, tuple):
+            if len(got) != len(expected) or not all(map(same_fields, got, expected)):
+                return False
+        elif isinstance(expected, Model):
             if not same_fields(got, expected):
                 return False
         elif got != expected or isinstance(got, str) != isinstance(expected, str):
@@ -78,7 +82,15 @@ def test_what_a_struct_accepts_the_model_accepts_with_equal_values(twin):
     assert same_fields(struct, NodeTwin.model_validate_json(raw))
 
 
-@pytest.mark.parametrize("status", [{}, {"powerMeasurement": USABLE_POWER}, {"effectiveCapState": {"cpuPct": 55.5}}])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"powerMeasurement": USABLE_POWER},
+        {"effectiveCapState": {"cpuPct": 55.5}},
+        {"powerDomains": [{"domain": "rack-1", "availableWatts": 100}, {"domain": "feed"}]},
+    ],
+)
 def test_an_object_as_it_is_written_is_accepted(status):
     raw = json.dumps({"spec": {"nodeName": "a"}, "status": status}).encode()
     assert same_fields(decode(raw), NodeTwin.model_validate_json(raw))
@@ -91,6 +103,9 @@ def test_an_object_as_it_is_written_is_accepted(status):
         {"spec": {"nodeName": ""}},
         {"spec": {"nodeName": "a"}, "status": {"estimatedPUE": 0.5}},
         {"spec": {"nodeName": "a"}, "status": {"lastUpdated": "x" * 41}},
+        {"spec": {"nodeName": "a"}, "status": {"powerDomains": [{"domain": "d"}] * 33}},
+        {"spec": {"nodeName": "a"}, "status": {"powerDomains": [{"domain": "d", "availableWatts": -1}]}},
+        {"spec": {"nodeName": "a"}, "status": {"powerDomains": [{"domain": "d" * 254}]}},
         {"spec": {"nodeName": "a"}, "status": {"effectiveCapState": {"gpuPct": 101}}},
         {"spec": {"nodeName": "a"}, "status": {"effectiveCapState": {"gpuPct": -1}}},
         {"spec": {"nodeName": "a"}, "status": {"powerMeasurement": {**USABLE_POWER, "nodeTdpW": -1}}},

@@ -25,7 +25,8 @@ from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms
 from joulie_core.stated_time import covered_ninths
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
-from joulie_extender.table import NodeTable, TableConfig
+from joulie_extender.table import NodeTable
+from joulie_extender.table_config import TableConfig
 
 NOW_S = 1_000.0
 POWER = NodePower(cpu_threads=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=1_600)

@@ -66,6 +66,16 @@ def test_a_twin_with_an_impossible_number_is_refused_or_read_without_it(field, v
     assert headroom is None or headroom <= 10 or field == "nodeCappedPowerW"
 
 
+@pytest.mark.parametrize("value", [*HUGE, b"-1", b"null"])
+def test_what_a_domain_cannot_have_left_is_refused_or_unknown(value):
+    twin = make_node_twin("evil", "performance") | {"status": {"powerDomains": [{"domain": "a", "availableWatts": 42}]}}
+    try:
+        state = read_twin(msgspec.json.encode(twin).replace(b"42", value))
+    except DecodeError:
+        return
+    assert [tuple(each) for each in state.supplies] == [("a", None)]
+
+
 def test_a_twin_that_is_nested_too_deeply_is_refused_as_what_it_is():
     twin = make_node_twin("a", "eco") | {"parameters": msgspec.Raw(b"[" * 5_000 + b"]" * 5_000)}
     with pytest.raises(DecodeError, match="nested too deeply"):

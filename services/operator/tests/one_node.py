@@ -156,6 +156,7 @@ class World:
             NoFacility(),
             RackCapacities(50_000),
             lambda _name: None,
+            power_domains=lambda _name: None,
             heartbeat_s=90,
             least_interval_s=10,
             settle_s=20,

@@ -12,6 +12,7 @@ from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import (
+    DomainSupply,
     MeasurementQuality,
     MeasurementSource,
     SchedulableClass,
@@ -68,6 +69,7 @@ class World:
         self.watts = dict.fromkeys(names, 300.0)
         self.now = 0.0
         self.server = None
+        self.supplies = {}
         self.cap = CapIntent(cpu_pct=100)
         self.cluster = Cluster(
             INVENTORY, pods=FreshWatch(), on_change=lambda _change: None, failures=Failures(CollectorRegistry())
@@ -84,6 +86,7 @@ class World:
             self.room,
             RackCapacities(50_000, {"small": 24_000}),
             lambda name: self.server if name == N0 else None,
+            power_domains=self.supplies.get,
             heartbeat_s=90,
             least_interval_s=10,
             settle_s=20,
@@ -142,6 +145,22 @@ def test_a_twin_whose_power_moved_is_due_but_not_more_often_than_allowed():
     assert not world.is_due()
     world.now = 10
     assert world.is_due()
+
+
+def test_what_domains_can_supply_is_in_the_twin_and_written_but_not_more_often_than_allowed():
+    world = World()
+    assert world.write().power_domains is None
+    world.supplies[N0] = (DomainSupply(domain="rack-1", available_watts=100),)
+    world.now = 5
+    assert not world.is_due()
+    world.now = 10
+    assert world.is_due()
+    assert world.write().dump()["powerDomains"] == [{"domain": "rack-1", "availableWatts": 100}]
+    world.now = 20
+    assert not world.is_due()
+    del world.supplies[N0]
+    assert world.is_due()
+    assert "powerDomains" not in world.write().dump()
 
 
 def bind(world, number, name=N0):

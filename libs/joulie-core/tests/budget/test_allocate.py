@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_core.budget import Allocator, BudgetDomain, floors_of, plant, wants_of
+from joulie_core.budget import Allocator, BudgetDomain, NodeWants, floors_of, plant, wants_of
 
 
 @st.composite
@@ -188,3 +188,58 @@ def test_floors_fit_into_every_limit_that_the_lowest_limits_fit_into(problem, fl
     lowest = tree.sums({node: span[0] for node, span in ranges.items()})
     for domain, total, least in zip(tree.domains, tree.sums(floors), lowest, strict=True):
         assert total <= max(domain.usable_mw, least)
+
+
+def left_above(tree, allocator, node):
+    """What each domain above a node has left for it."""
+    index, left = tree.leaf_of[node], []
+    priority = tree.domains[index].priority
+    while index >= 0:
+        left.append(allocator.left_mw(index, priority))
+        index = tree.parents[index]
+    return left
+
+
+@given(problems(), st.data())
+def test_what_all_domains_above_a_node_have_left_is_given_to_it_where_it_wants_more(problem, data):
+    tree, wanted = problem
+    if not wanted:
+        return
+    node = data.draw(st.sampled_from(sorted(wanted)))
+    allocator = Allocator(tree, wanted)
+    allocator.targets()
+    left = min(left_above(tree, allocator, node))
+    if left < 0:
+        return
+    more = data.draw(st.integers(0, left))
+    before = wanted[node]
+    demand = before.demand_mw + more
+    allocator.change(node, NodeWants(before.lowest_mw, demand, max(before.highest_mw, demand)))
+    assert allocator.targets()[node] >= demand
+
+
+@given(problems(), st.data())
+def test_what_is_beyond_it_is_not_to_be_had_without_taking_from_its_equals(problem, data):
+    tree, wanted = problem
+    if not wanted:
+        return
+    node = data.draw(st.sampled_from(sorted(wanted)))
+    allocator = Allocator(tree, wanted)
+    allocator.targets()
+    left, before = min(left_above(tree, allocator, node)), wanted[node]
+    leaf = tree.domains[tree.leaf_of[node]]
+    demand = before.demand_mw + max(left, 0) + 1
+    allocator.change(node, NodeWants(before.lowest_mw, demand, max(before.highest_mw, demand)))
+    shares = allocator.targets()
+    names = [name for name in wanted if tree.domains[tree.leaf_of[name]].priority >= leaf.priority]
+    after = {**wanted, node: NodeWants(before.lowest_mw, demand, max(before.highest_mw, demand))}
+    assert any(shares[name] < after[name].demand_mw for name in names)
+
+
+def test_demand_of_a_lower_priority_is_not_taken_off_but_its_lowest_shares_are():
+    racks = [BudgetDomain(f"r{rank}", 10**9, "d", priority=rank, nodes=(f"n{rank}",)) for rank in (0, 1)]
+    (tree,) = plant([BudgetDomain("d", 1000), *racks]).trees
+    allocator = Allocator(tree, {"n0": wants_of(100, 700, 800), "n1": wants_of(50, 200, 800)})
+    allocator.targets()
+    assert left_above(tree, allocator, "n1")[-1] == 1000 - 100 - 200
+    assert left_above(tree, allocator, "n0")[-1] == 1000 - 700 - 200

@@ -76,6 +76,7 @@ async def test_a_budget_alone_caps_packages_and_gpus_and_tells_what_was_read_bac
     }
     report = await cluster.until_reported("n1", result="applied", requestedWatts=150, enforcedWatts=150)
     assert report["message"] == "capped by the power budget of 900 W for the node"
+    assert report["capSource"] == "budget"
 
 
 async def test_budgets_that_are_switched_off_are_neither_read_nor_enforced(cluster):
@@ -106,6 +107,7 @@ async def test_the_lower_of_profile_and_budget_applies_whichever_comes_first(clu
     if first == "budget":
         report = await cluster.until_reported("n1", enforcedWatts=150)
         assert report["message"] == "capped by the profile, below the power budget of 1200 W for the node"
+        assert report["capSource"] == "profile"
     ask(cluster, 720, sequence=2)
     await until_told(cluster, sequence=2, inForceWatts=720)
     assert (node.cap_watts, node.gpu_cap_watts) == (120, 120)

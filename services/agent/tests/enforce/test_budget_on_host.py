@@ -84,8 +84,9 @@ async def test_a_limit_reaches_every_package_and_gpu_and_is_told_as_read(bench):
     tick = await bench.control.tick(replace(ALONE, limit=limit(600)))
     assert bench.limits() == ([100, 100], [200, 200])
     assert (tick.limit.state, tick.limit.in_force_mw) == ("AsAsked", 600_000)
-    assert (tick.cpu.message, tick.sources) == (
+    assert (tick.cpu.message, tick.cpu.cap_source, tick.sources) == (
         "capped by the power budget of 600 W for the node",
+        "budget",
         {"cpu": "budget", "gpu": "budget"},
     )
     tick = await bench.control.tick(replace(ALONE, limit=limit(1000)))

@@ -25,7 +25,8 @@ from joulie_extender.handlers import Handlers
 from joulie_extender.hardware import PowerReader
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.settings import ExtenderSettings
-from joulie_extender.table import NodeTable, TableConfig
+from joulie_extender.table import NodeTable
+from joulie_extender.table_config import TableConfig
 from joulie_extender.watches import ExtenderWatches
 
 SERVICE = "joulie-extender"

@@ -110,6 +110,7 @@ class Debug:
             "gpuMaxWattsPerGpu": power.watts_per_gpu if power.gpu_count else 0,
             "hasGpu": power.gpu_count > 0,
             "stale": entry.stale,
+            **_told_supplies(state),
             "performancePods": _told(entry.judge(WorkloadClass.PERFORMANCE)),
             "standardPods": _told(entry.judge(WorkloadClass.STANDARD)),
         }
@@ -132,12 +133,18 @@ class Debug:
             "marginalCpuW": marginal.cpu_watts,
             "marginalGpuW": marginal.gpu_watts,
             "neutral": terms.neutral,
-            "filter": _told(entry.judge(demand.workload_class)),
+            "filter": _told(self._table.judge(entry, demand)),
         }
 
 
 def _told(judged: FilterResult) -> dict[str, Any]:
     return {"allowed": judged.ok, "reason": judged.reason.value, "message": judged.message}
+
+
+def _told_supplies(state: TwinSnapshot) -> dict[str, Any]:
+    """Return what domains can supply; nothing where no limit of one is enforced."""
+    domains = [{"domain": domain, "availableW": watts} for domain, watts in state.supplies]
+    return {"powerDomains": domains} if domains else {}
 
 
 def _json(value: dict[str, Any]) -> web.Response:

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from joulie_core.demand import WorkloadClass
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_extender.bodies import Bodies, LoopPauses
 from joulie_extender.direct_http import DirectEndpoint, DirectReply
 from joulie_extender.metrics import ExtenderMetrics
@@ -81,7 +81,7 @@ class Handlers:
             if nodes is None:
                 return _json(self._filter_reply(query, started))
             self._feeds.refresh()
-            passed, refused = await self._judge(nodes, query.demand.workload_class)
+            passed, refused = await self._judge(nodes, query.demand)
             answer = await _send_parts(request, objects_reply(passed, refused))
             self._metrics.filter.observe(query.demand.workload_class, started)
             return answer
@@ -117,7 +117,7 @@ class Handlers:
 
     def _filter_reply(self, query: ExtenderRequest, started: float) -> bytes:
         self._feeds.refresh()
-        body = names_reply(query.names, self._table.refusals(query.demand.workload_class))
+        body = names_reply(query.names, self._table.refusals_of(query.names, query.demand))
         self._metrics.filter.observe(query.demand.workload_class, started)
         return body
 
@@ -139,13 +139,13 @@ class Handlers:
         if node is not None:
             self._table.expect_pod(query.uid, node, query.demand)
 
-    async def _judge(self, nodes: list[SentNode], workload_class: WorkloadClass) -> tuple[list[Part], list[bytes]]:
+    async def _judge(self, nodes: list[SentNode], demand: PodDemand) -> tuple[list[Part], list[bytes]]:
         passed: list[Part] = []
         refused: list[bytes] = []
         pace = LoopPauses()
         for node in nodes:
             # The object's own label is what the scheduler goes by; without one, the watched node's counts.
-            judged = self._table.entry(node.name).judge(workload_class, node.labels or None)
+            judged = self._table.judge(self._table.entry(node.name), demand, node.labels or None)
             if judged.ok:
                 passed.append(node.raw)
             else:

@@ -10,7 +10,7 @@ Source: docs/results/cost-per-pod.md.
 from collections.abc import Iterable
 from dataclasses import fields
 from enum import Enum
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
@@ -56,6 +56,8 @@ def _type(annotation: Any) -> Any:
             part for each in arguments[1:] for part in (each.metadata if isinstance(each, FieldInfo) else [each])
         ]
         return _limited(_type(arguments[0]), metadata)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:  # noqa: PLR2004 - tuple[X, ...]
+        return GenericAlias(tuple, (_type(arguments[0]), ...))
     if origin in {Union, UnionType}:
         return Union[tuple(_type(each) for each in arguments)]  # noqa: UP007 - of a tuple
     if isinstance(annotation, type):

@@ -9,7 +9,6 @@ Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import fsum, inf
 from typing import Final
@@ -20,40 +19,24 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.powerest.assumed import AssumedPods
 from joulie_core.powerest.held import HeldDevices
-from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.marginal import NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.powerest.stated_ends import StatedEnds
-from joulie_core.scoring.filter import FilterReason, is_sleeping
-from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
+from joulie_core.scoring.filter import FilterReason, FilterResult, is_sleeping
+from joulie_core.scoring.policy import ExplainedScore
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
-from joulie_core.scoring.registry import DEFAULT_SCORE, RUN_TIME_SCORES
+from joulie_core.scoring.registry import RUN_TIME_SCORES
 from joulie_core.scoring.state import ClusterTerms, NodeSituation, TwinSnapshot
+from joulie_core.scoring.supply import explain_with_supply, row_with_supply
 from joulie_extender.node_entry import NodeEntry
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
 from joulie_extender.scores import ScoredNodes, ScoreProfile, ScoreTable
+from joulie_extender.supplies import DomainSupplies
+from joulie_extender.table_config import TableConfig
 
 #: Demands of which a node's watts are kept; pods in flight on one node have few.
 _KEPT_WATTS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TableConfig:
-    """Rules by which nodes are judged."""
-
-    coefficients: Coefficients
-    staleness_threshold_s: float
-    telemetry_interval_s: float
-    #: How long a pod that was scored counts on the node it will probably get, unless it is seen on one.
-    assumed_window_s: float
-    #: Whether pods count that are not in the measurement yet.
-    count_in_flight: bool
-    #: Whether marginal watts are weighted with the node's estimated PUE.
-    weigh_pue: bool
-    #: The score of a perfect node.
-    score_max: int
-    #: How nodes are scored.
-    score: ScorePolicy = DEFAULT_SCORE
 
 
 class NodeTable:
@@ -85,6 +68,8 @@ class NodeTable:
         self._sleeping: dict[str, bytes] = {}
         #: Reasons that keep performance pods off nodes, as in the reply; nodes that accept them are left out.
         self._refusals: dict[str, bytes] = {}
+        #: What power domains can still supply.
+        self._supplies = DomainSupplies()
         #: No entry becomes stale before this moment of the wall clock.
         self._next_expiry_s = inf
         self._silent = False
@@ -162,8 +147,23 @@ class NodeTable:
         return self._ends.covered(run_s, self._wall_clock())
 
     def refusals(self, workload_class: WorkloadClass) -> Mapping[str, bytes]:
-        """Members of the reply, by node name, of the nodes that refuse pods of a class."""
+        """Members of the reply, by node name, of the nodes that refuse all pods of a class."""
         return self._refusals if workload_class is WorkloadClass.PERFORMANCE else self._sleeping
+
+    def refusals_of(self, names: Sequence[str], demand: PodDemand) -> Mapping[str, bytes]:
+        """Members of the reply, by node name, of the candidates that refuse a pod; nodes that are none may be there."""
+        refused = self.refusals(demand.workload_class)
+        if demand.workload_class is not WorkloadClass.PERFORMANCE or not self._supplies:
+            return refused
+        short = {name: refusal(name, judged) for name in names if (judged := self._short(name, demand)) is not None}
+        return {**short, **refused} if short else refused
+
+    def judge(self, entry: NodeEntry, demand: PodDemand, labels: Mapping[str, str] | None = None) -> FilterResult:
+        """Judge a node for a pod, by other labels than the watched ones if given."""
+        judged = entry.judge(demand.workload_class, labels)
+        if judged.ok and demand.workload_class is WorkloadClass.PERFORMANCE:
+            return self._short(entry.name, demand) or judged
+        return judged
 
     def entry(self, name: str) -> NodeEntry:
         """Return the state of a node, which may be empty."""
@@ -186,11 +186,17 @@ class NodeTable:
 
     def explain(self, entry: NodeEntry, demand: PodDemand, covered: int = 0) -> ExplainedScore:
         """Return the node's score for a pod by the plain form, in points of 100; `covered` as in `situation`."""
-        return self.config.score.explain(self.situation(entry, covered), demand, self.terms)
+        return explain_with_supply(self.config.score, self.situation(entry, covered), demand, self.terms)
 
     def _row(self, entry: NodeEntry, profile: ScoreProfile) -> AffineRow:
         workload_class, trend_scale, covered = profile
-        return self.config.score.row(self.situation(entry, covered), workload_class, trend_scale)
+        node = self.situation(entry, covered)
+        return row_with_supply(self.config.score.row(node, workload_class, trend_scale), node)
+
+    def _short(self, name: str, demand: PodDemand) -> FilterResult | None:
+        """Return why the power domains above a node cannot supply a performance pod; None where they may."""
+        entry = self._entries.get(NodeName(name)) if name in self._supplies else None
+        return None if entry is None else self._supplies.judge(entry.name, self._watts(entry, demand))
 
     def _entry(self, key: str) -> NodeEntry:
         name = NodeName(key)
@@ -248,6 +254,7 @@ class NodeTable:
         """Set `state` and `stale`, and count what is fresh."""
         if entry.twin is None:
             entry.state, entry.stale = None, True
+            self._supplies.put(entry.name, (), 0.0)
             self._count(entry, None)
             return
         threshold_s = self.config.staleness_threshold_s
@@ -258,6 +265,8 @@ class NodeTable:
             self._held.gpus(entry.name) + fsum(pod.gpus * count for pod, count in expected.items()),
         )
         entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
+        # Figures that are too old are unknown; a pod in flight draws, whatever is known of its node.
+        self._supplies.put(entry.name, entry.twin.supplies, entry.state.assumed_watts, known=not entry.stale)
         fresh = not entry.stale and entry.twin.last_updated_s is not None
         self._count(entry, entry.state if fresh and not is_sleeping(entry.labels) else None)
         if fresh and entry.twin.last_updated_s is not None:
@@ -289,6 +298,7 @@ class NodeTable:
         del self._entries[name]
         self._refusals.pop(name, None)
         self._sleeping.pop(name, None)
+        self._supplies.put(name, (), 0.0)
         self._scores.drop(name)
 
 

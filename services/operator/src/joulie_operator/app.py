@@ -33,6 +33,7 @@ from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifier import Notifier
 from joulie_operator.planner import NodePlanner
 from joulie_operator.power import AgentReadings, PowerTracker
+from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.build import PowerDomainSurroundings, build_power_domains
 from joulie_operator.published_state import PublishedState
 from joulie_operator.savings.build import SavingsSurroundings, build_savings
@@ -120,12 +121,14 @@ class Operator:
         self._agents = AgentReadings(max_age_s=settings.operator_node_power_max_age, clock=self._clock, wall=time.time)
         self._power = build_power_sources(settings, session, self._node_names)
         self._facility = build_facility(settings, session, self._cluster)
+        available = AvailableWatts(self._clock)
         self._twins = TwinTracker(
             self._cluster,
             PowerTracker((*self._power, self._agents), max_age_s=settings.operator_node_power_max_age),
             self._facility or NoFacility(),
             RackCapacities(settings.rack_capacity_watts, settings.rack_capacity_json),
             self._server_power,
+            power_domains=available.of,
             heartbeat_s=settings.twin_heartbeat,
             least_interval_s=settings.twin_interval,
             settle_s=settings.twin_settle,
@@ -142,7 +145,7 @@ class Operator:
         self._sleep = self._build_sleep(client) if settings.sleep_enabled else None
         self._savings = self._build_savings(client) if settings.savings_enabled else None
         around = PowerDomainSurroundings(
-            client, self._writes, self._cluster, self._watches, self._twins, self._elector.term
+            client, self._writes, self._cluster, self._watches, self._twins, available, self._elector.term
         )
         self._power_domains = build_power_domains(settings, app, around, self._elector.is_leading)
         self._loops = OperatorLoops(

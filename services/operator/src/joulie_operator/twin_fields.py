@@ -1,8 +1,8 @@
 """Changes of a NodeTwin that are worth a write, declared for every field.
 
 A decisive field is written at once: the scheduler may do something else. A banded one is written when it has moved by
-more than its band, or has appeared or gone, but at most once in the tracker's least interval. An ignored one is carried
-by the next write.
+more than its band, or has appeared or gone, but at most once in the tracker's least interval; so is a stepped one, when
+it differs at all. An ignored one is carried by the next write.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,8 @@ class Unbanded(Enum):
     """Fields that are compared for equality, or not at all."""
 
     DECISIVE = "decisive"
+    #: Moves in steps that were made where it comes from.
+    STEPPED = "stepped"
     IGNORED = "ignored"
 
 
@@ -47,6 +49,7 @@ STATUS_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
         "hardware_density_score": Unbanded.DECISIVE,
         "estimated_pue": Band(0.05),
         "effective_cap_state": Unbanded.DECISIVE,
+        "power_domains": Unbanded.STEPPED,
         "last_updated": Unbanded.IGNORED,
     }
 )
@@ -81,9 +84,14 @@ def _decisive_of(fields: Mapping[str, FieldRule]) -> Callable[[Model], tuple[obj
     return attrgetter(*(name for name, rule in fields.items() if rule is Unbanded.DECISIVE))
 
 
+def _stepped_of(fields: Mapping[str, FieldRule]) -> tuple[str, ...]:
+    return tuple(name for name, rule in fields.items() if rule is Unbanded.STEPPED)
+
+
 _DECISIVE_STATUS: Final = _decisive_of(STATUS_FIELDS)
 _DECISIVE_POWER: Final = _decisive_of(POWER_FIELDS)
 _DECISIVE_SERVER: Final = _decisive_of(SERVER_FIELDS)
+_STEPPED_STATUS: Final = _stepped_of(STATUS_FIELDS)
 _BANDED_STATUS: Final = tuple((name, rule) for name, rule in STATUS_FIELDS.items() if isinstance(rule, Band))
 _BANDED_POWER: Final = tuple((name, rule) for name, rule in POWER_FIELDS.items() if isinstance(rule, Band))
 _BANDED_SERVER: Final = tuple((name, rule) for name, rule in SERVER_FIELDS.items() if isinstance(rule, Band))
@@ -100,10 +108,11 @@ def decisive(status: NodeTwinStatus) -> tuple[object, ...]:
 
 
 def has_moved(old: NodeTwinStatus, new: NodeTwinStatus) -> bool:
-    """Return whether a banded field has left the band around what was written."""
+    """Return whether a banded field has left the band around what was written, or a stepped one differs."""
     power = new.power_measurement
     return (
-        _moved(_BANDED_STATUS, old, new, 0.0)
+        any(getattr(old, name) != getattr(new, name) for name in _STEPPED_STATUS)
+        or _moved(_BANDED_STATUS, old, new, 0.0)
         or _part_moved(_BANDED_POWER, old.power_measurement, power, power.node_tdp_w if power is not None else 0.0)
         or _part_moved(_BANDED_SERVER, old.server_measurement, new.server_measurement, 0.0)
     )

@@ -14,7 +14,7 @@ from joulie_core import labels
 from joulie_core.caps import CapIntent
 from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.view import HardwareView
-from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass, ServerMeasurement
+from joulie_core.kinds.node_twin import DomainSupply, NodeTwinStatus, SchedulableClass, ServerMeasurement
 from joulie_core.memo import Memo
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
@@ -100,6 +100,7 @@ class TwinTracker:
         racks: RackCapacities,
         server_power: Callable[[NodeName], ServerMeasurement | None],
         *,
+        power_domains: Callable[[NodeName], tuple[DomainSupply, ...] | None],
         heartbeat_s: float,
         least_interval_s: float,
         settle_s: float,
@@ -109,6 +110,7 @@ class TwinTracker:
         self._facility = facility
         self._racks = racks
         self._server_power = server_power
+        self._power_domains = power_domains
         self._heartbeat_s = heartbeat_s
         self._least_interval_s = least_interval_s
         self._settle_s = settle_s
@@ -151,6 +153,7 @@ class TwinTracker:
             rack_draw_watts=self._rack_draw(rack, now) if rack is not None else None,
             rack_capacity_watts=self._racks.of(rack or ""),
             pue=self._facility.pue(now),
+            power_domains=self._power_domains(name),
         )
         return twin.status.of(_key_of(inputs), lambda: build_twin(inputs))
 
@@ -253,5 +256,6 @@ def _key_of(inputs: TwinInputs) -> tuple[object, ...]:
         inputs.trend_w_per_min,
         inputs.ambient_c,
         inputs.pue,
+        inputs.power_domains,
         None if score is None else round(score, 1),
     )

@@ -12,6 +12,7 @@ from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.budget import BudgetNode
 from joulie_core.kinds import NodePowerBudget, PowerDomain
+from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
@@ -47,6 +48,7 @@ class DomainWorld:
         writer = FencedWriter(client, "joulie-operator", guard=lambda: self.leads)
         self.term = 0
         sent = SentLimits()
+        self.available = AvailableWatts(lambda: self.now_s)
         parts = PowerDomainParts(
             domains=self.domains,
             nodes=self.nodes,
@@ -59,6 +61,7 @@ class DomainWorld:
                 enforces=enforces,
                 clock=lambda: self.now_s,
             ),
+            available=self.available,
             writer=writer,
             stale_reason=lambda: self.stale,
             failures=self.failures,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from joulie_api.errors import NotFound
-from joulie_api.resources import NODES
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, TELEMETRY_PROFILES
 from joulie_api.wire import decode_pod
 from joulie_cli.arguments import add_verb, cluster_options, format_option, namespace_option, selector_option
 from joulie_cli.cluster import ClusterReader, connect
@@ -30,7 +30,9 @@ from joulie_cli.layout import (
 )
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_cli.verbs.why_pending import why_class
+from joulie_cli.views.caps import NodeCaps, decode_caps
 from joulie_cli.views.node_scores import score_legend, score_table
+from joulie_cli.views.power_domains import decode_power_budget
 from joulie_cli.views.sleep import (
     AWAKE,
     GOING_STATES,
@@ -42,6 +44,7 @@ from joulie_cli.views.sleep import (
     sleep_style,
 )
 from joulie_core.durations import format_duration
+from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
 
 
 def add_parser(verbs: Any) -> None:
@@ -52,8 +55,8 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="the extender's view of a pod or a node",
         description="For a pod: the score of each node with all its terms, and which nodes are refused and why. For a "
-        "node: what the extender knows of it, and which pods it allows there; of one that sleeps also why, and what "
-        "wakes it.",
+        "node: what the extender knows of it, and which pods it allows there; what caps its CPUs and GPUs and by whom, "
+        "and what the power domains above it can still supply; of one that sleeps also why, and what wakes it.",
         example="kubectl joulie explain pod train-0 -n ml\nkubectl joulie explain node worker-1",
         parents=[cluster_options(), format_option(), selector_option(), namespace_option()],
     )
@@ -106,8 +109,26 @@ async def _node(cluster: ClusterReader, options: Namespace) -> None:
     except NotFound:
         # The extender knows nodes by their twins too.
         sleeper = Sleeper(options.name)
-    data = {**answer, "sleep": sleeper.data()}
-    show(options, data, lambda width: pairs(_node_fields(answer, sleeper, where=extender.where), width))
+    caps = await _caps(cluster, options.name)
+    data = {**answer, "sleep": sleeper.data(), "caps": caps.data()}
+    show(options, data, lambda width: pairs(_node_fields(answer, sleeper, caps, where=extender.where), width))
+
+
+async def _caps(cluster: ClusterReader, name: str) -> NodeCaps:
+    """Return what binds a node; without a report of its agent, nothing."""
+    try:
+        report = decode_caps(await cluster.client.get(TELEMETRY_PROFILES, name))
+    except NotFound:
+        return NodeCaps()
+    if report is None or not _has_budget(report):
+        return NodeCaps(report)
+    budgets = await cluster.read(NODE_POWER_BUDGETS, decode_power_budget, field_selector=f"metadata.name={name}")
+    return NodeCaps(report, budgets[0] if budgets else None)
+
+
+def _has_budget(report: TelemetryProfileStatus) -> bool:
+    control = report.control or ControlReports()
+    return any(each is not None and each.cap_source for each in (control.cpu, control.gpu))
 
 
 def _pod_lines(
@@ -137,7 +158,9 @@ def _pod_lines(
     return lines
 
 
-def _node_fields(answer: Mapping[str, Any], sleeper: Sleeper, *, where: str) -> Iterator[tuple[str, str | Cell]]:
+def _node_fields(
+    answer: Mapping[str, Any], sleeper: Sleeper, caps: NodeCaps, *, where: str
+) -> Iterator[tuple[str, str | Cell]]:
     """Yield what the extender knows of a node, from the answer of `/debug/scoring`, and whether it sleeps."""
     (node,) = answer["nodes"]
     yield "Node", node["nodeName"]
@@ -150,12 +173,20 @@ def _node_fields(answer: Mapping[str, Any], sleeper: Sleeper, *, where: str) -> 
     yield "Twin", Cell("stale: its numbers do not count", "red") if node["stale"] else "fresh"
     yield "Power", f"{_watts(node['measuredPowerW'])} of {_watts(node['cappedPowerW'])} that the caps allow"
     yield "Pods in flight", f"{_watts(node['assumedPowerW'])} of pods that are not in the power yet"
+    yield from caps.fields()
+    yield from _supply_fields(node)
     yield "Headroom", percent(node["headroom"])
     yield "Cooling in use", percent(node["coolingStress"])
     yield "Trend", f"{node['powerTrendWPerMin']:+.0f} W a minute"
     yield "Base score", f"{points(node['baseScore'])} of 100, for a pod that adds no power"
     yield "CPU", _cpu(node)
     yield "GPU", _gpu(node)
+
+
+def _supply_fields(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return what the power domains above a node can still supply; nothing where no limit of one is enforced."""
+    for each in node.get("powerDomains", ()):
+        yield f"Domain {each['domain']}", f"can supply {_watts(each['availableW'])} more"
 
 
 def _sleep_fields(sleeper: Sleeper) -> Iterator[tuple[str, str | Cell]]:

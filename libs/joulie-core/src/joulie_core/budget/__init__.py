@@ -4,6 +4,7 @@ All power is in whole milliwatts, so that sums are exact.
 """
 
 from joulie_core.budget.allocate import Allocator, NodeWants, wants_of
+from joulie_core.budget.available import AvailablePower, DomainChain, available_of, unknown_chain
 from joulie_core.budget.binding import BindingLimit, LimitSource, binding_limit
 from joulie_core.budget.floors import floors_of
 from joulie_core.budget.ledger import BudgetNode, LeaseTimes, LimitAsk, LimitReport, may_be_in_force_mw, supersedes
@@ -14,6 +15,7 @@ from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, Dom
 
 __all__ = [
     "Allocator",
+    "AvailablePower",
     "BindingLimit",
     "BudgetDecision",
     "BudgetDevice",
@@ -23,6 +25,7 @@ __all__ = [
     "BudgetProblem",
     "BudgetTree",
     "DeviceSplit",
+    "DomainChain",
     "DomainProblem",
     "DomainSums",
     "Forest",
@@ -34,6 +37,7 @@ __all__ = [
     "NodeWants",
     "Observation",
     "ObservedDomain",
+    "available_of",
     "binding_limit",
     "domains_of",
     "floors_of",
@@ -42,5 +46,6 @@ __all__ = [
     "plant",
     "split_budget",
     "supersedes",
+    "unknown_chain",
     "wants_of",
 ]

@@ -78,6 +78,16 @@ class Allocator:
         self._changed.clear()
         return self._targets
 
+    def left_mw(self, index: int, priority: int) -> int:
+        """Return what a domain could still give to nodes of a priority, by the shares returned last.
+
+        Its usable power less all lowest shares below it and what nodes of this priority and of higher ones want; below
+        zero where that is more. Demand of lower priorities does not count: it is served after this one.
+        """
+        wanted = self._wanted[index]
+        before = sum(amount for rank, amount in wanted.items() if rank >= priority)
+        return self._tree.domains[index].usable_mw - self._lowest[index] - before
+
     def _sum_up(self, index: int) -> None:
         """Find what a domain wants and can use, of what its nodes or domains want."""
         domain = self._tree.domains[index]

@@ -105,6 +105,11 @@ class BudgetPlanner:
             asks |= self._raises(standings, targets, list(left), asks)
         return BudgetDecision(asks, dict(targets), self._sums(standings, targets), self._problems, deposed)
 
+    @property
+    def allocator(self) -> Allocator | None:
+        """The shares of the last decision; None before the first."""
+        return self._allocator
+
     def _standing(self, node: BudgetNode, leaf: int, now_s: float) -> _Standing:
         charge = may_be_in_force_mw(node, now_s, self._times, releases=self._tree.releases[leaf])
         ask, report = current_ask(node), current_report(node)

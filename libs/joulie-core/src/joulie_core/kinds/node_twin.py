@@ -1,11 +1,14 @@
 """NodeTwin (`nt`): the operator's estimate of a node's power state, read by the extender."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from joulie_core.kinds.base import Column, CustomResource, Kind, Model, NodeNameField, Score, Timestamp, Watts
+
+#: Power domains above a node, see `joulie_core.budget.tree.MOST_LEVELS`.
+MOST_DOMAINS_ABOVE: Final = 32
 
 
 class SchedulableClass(StrEnum):
@@ -90,6 +93,16 @@ class EffectiveCapState(Model):
     """Cap of the GPUs in percent of their maximum power."""
 
 
+class DomainSupply(Model):
+    """Power that a power domain above the node can still supply to pods on the node."""
+
+    domain: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the PowerDomain."""
+    available_watts: Watts | None = None
+    """Its limit less its reserve, above what its nodes want and the floors of those of a lower priority; 0 where these
+    are more, absent if unknown."""
+
+
 class NodeTwinSpec(Model):
     """The node that the twin describes."""
 
@@ -115,6 +128,8 @@ class NodeTwinStatus(Model):
     power_measurement: PowerMeasurement | None = None
     server_measurement: ServerMeasurement | None = None
     """Power of the whole server; absent if unknown or older than three intervals."""
+    power_domains: Annotated[tuple[DomainSupply, ...], Field(max_length=MOST_DOMAINS_ABOVE)] | None = None
+    """The power domains above the node, the one that selects it first; absent where no limit of one is enforced."""
     last_updated: Timestamp | None = None
     """Time of the last update; the extender ignores the numbers of an old twin."""
 

@@ -210,6 +210,9 @@ class ControlReport(Model):
     """Details for people."""
     requested_watts: Watts | None = None
     """Requested cap, per CPU package or per GPU."""
+    cap_source: Name = ""
+    """Origin of the requested cap where a power budget caps the subsystem too: `profile` or `budget`, the lower of the
+    two; empty where no budget does."""
     enforced_watts: Watts | None = None
     """Limit that was read back, per CPU package or per GPU."""
     throttle_pct: Annotated[float, Field(ge=0, le=100)] | None = None

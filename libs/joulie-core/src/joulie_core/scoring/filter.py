@@ -32,6 +32,7 @@ class FilterReason(StrEnum):
     DRAINING_NODE = "DrainingNode"
     ECO_LABEL = "EcoLabel"
     SLEEPING_NODE = "SleepingNode"
+    POWER_DOMAIN = "PowerDomain"
 
 
 @dataclass(frozen=True, slots=True)

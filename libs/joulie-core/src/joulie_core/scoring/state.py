@@ -29,6 +29,13 @@ HIGHEST_CONGESTION_PCT: Final = 200.0
 _PERCENT: Final = 100.0
 
 
+class Supply(NamedTuple):
+    """Watts that a power domain can still supply to pods on a node; None where they are not known."""
+
+    domain: str
+    available_watts: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class TwinSnapshot:
     """One node as its twin describes it."""
@@ -46,6 +53,8 @@ class TwinSnapshot:
     cooling_stress_pct: float | None = None
     trend_w_per_min: float = 0.0
     pue: float | None = None
+    #: What the power domains above the node can still supply; none where no limit of one is enforced.
+    supplies: tuple[Supply, ...] = ()
     #: Seconds since the epoch.
     last_updated_s: float | None = None
     #: Watts of pods that are placed but not in the measurement yet.
@@ -118,6 +127,9 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
         if power
         else 0.0,
         pue=_pue(status.estimated_pue),
+        supplies=tuple(
+            Supply(each.domain, plausible_value(each.available_watts)) for each in status.power_domains or ()
+        ),
         last_updated_s=epoch_seconds(status.last_updated),
     )
 

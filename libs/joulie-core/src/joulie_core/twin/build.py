@@ -11,6 +11,7 @@ from joulie_core.caps import CapIntent
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange, resolve_cpu_cap, resolve_gpu_cap
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import (
+    DomainSupply,
     EffectiveCapState,
     MeasurementQuality,
     MeasurementSource,
@@ -96,6 +97,8 @@ class TwinInputs:
     rack_draw_watts: float | None = None
     rack_capacity_watts: float = DEFAULT_RACK_CAPACITY_WATTS
     pue: PueModel = field(default_factory=LinearPue)
+    #: None where no limit of a power domain above the node is enforced.
+    power_domains: tuple[DomainSupply, ...] | None = None
 
 
 def schedulable_class(state: NodeState | None) -> SchedulableClass:
@@ -133,6 +136,7 @@ def build_twin(inputs: TwinInputs) -> NodeTwinStatus:
         effective_cap_state=_cap_state(budget),
         power_measurement=_power_measurement(inputs) if budget.tdp_watts > 0 else None,
         server_measurement=inputs.server,
+        power_domains=inputs.power_domains,
     )
 
 

@@ -111,7 +111,8 @@ class NodeBudget:
             LimitSource.BUDGET: f"capped by the power budget{whole}",
             LimitSource.PROFILE: f"capped by the profile, below the power budget{whole}",
         }[source]
-        return report.model_copy(update={"message": "; ".join(part for part in (note, report.message) if part)[:1024]})
+        message = "; ".join(part for part in (note, report.message) if part)[:1024]
+        return report.model_copy(update={"message": message, "cap_source": source.value})
 
 
 def devices_of(hardware: DiscoveredHardware, facts: HardwareFacts, backends: NodeBackends) -> LimitedDevices:

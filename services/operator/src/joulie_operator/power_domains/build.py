@@ -15,6 +15,7 @@ from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds import NodePowerBudget, PowerDomain
 from joulie_operator.cluster import Cluster
+from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
@@ -35,6 +36,7 @@ class PowerDomainSurroundings:
     cluster: Cluster
     watches: OperatorWatches
     twins: TwinTracker
+    available: AvailableWatts
     #: Of the leader; see `joulie_api.election.Elector.term`.
     term: Callable[[int], int | None]
 
@@ -76,6 +78,7 @@ def build_power_domains(
                 enforces=settings.power_domains is PowerDomainsMode.ENFORCE,
                 clock=clock,
             ),
+            available=around.available,
             writer=around.writer,
             stale_reason=stale_reason,
             failures=app.failures,

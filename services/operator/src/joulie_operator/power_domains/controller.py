@@ -23,6 +23,7 @@ from joulie_api.wire import Versioned
 from joulie_core.kinds import PowerDomain, PowerDomainStatus
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.changes import is_due
 from joulie_operator.power_domains.decision import DomainDecision, DomainInputs, decide
@@ -52,6 +53,7 @@ class PowerDomainParts:
     nodes: Reflector[Node]
     sight: DomainSight
     budgets: NodeBudgets
+    available: AvailableWatts
     writer: FencedWriter
     stale_reason: Callable[[], str | None]
     failures: Failures
@@ -114,6 +116,7 @@ class PowerDomainController:
         if problem is not None:
             # What was seen is not known to be so any more.
             self.states = {}
+            self._parts.available.lose()
             self._reads.failed(problem, cause="stale")
             return
         self._reads.recovered()
@@ -130,6 +133,8 @@ class PowerDomainController:
         )
         decided_s = self._parts.clock()
         decision = await asyncio.to_thread(decide, inputs, self._enforcer, self._parts.failures)
+        highest_mw = {name: each.budget.max_mw for name, each in facts.items()}
+        self._parts.available.update(decision.available, highest_mw, decision.kept)
         await self._parts.budgets.carry_out(decision, nodes, unread_nodes, decided_s)
         readable = {name: each for name, each in domains.items() if name not in invalid}
         statuses = await asyncio.to_thread(self._statuses, readable, inputs, decision)

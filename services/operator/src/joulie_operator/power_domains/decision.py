@@ -11,7 +11,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from joulie_api.failures import Failures
-from joulie_core.budget import BudgetDomain, BudgetTree, DomainProblem, Forest, ObservedDomain, observe, plant
+from joulie_core.budget import (
+    BudgetDomain,
+    BudgetTree,
+    DomainChain,
+    DomainProblem,
+    Forest,
+    ObservedDomain,
+    observe,
+    plant,
+    unknown_chain,
+)
 from joulie_core.kinds import PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainMode
 from joulie_core.names import NodeName
@@ -67,6 +77,8 @@ class DomainDecision:
     changes: tuple[BudgetChange, ...] = ()
     #: Nodes whose objects stay; those of all others are deleted. None: this is not known, and all stay.
     kept: AbstractSet[NodeName] | None = None
+    #: What the domains above each node of an enforced tree can still supply.
+    available: Mapping[NodeName, DomainChain] = field(default_factory=dict)
 
 
 def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> DomainDecision:
@@ -87,13 +99,21 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
         {tree.domains[0].name for tree in enforced}, {each.name for tree in enforced for each in tree.domains}
     )
     kept = aside.union(*(tree.leaf_of for tree in enforced))
+    available: dict[NodeName, DomainChain] = {}
     for tree in forest.trees:
         with failures.contained("observe power domains", root=tree.domains[0].name):
-            found, written = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
+            found, written, chains = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
             outcomes |= {name: replace(each, unread=homeless) for name, each in found.items()}
             changes += written
+            if homeless:
+                # They may draw from any domain.
+                chains = {leaf: unknown_chain(chain) for leaf, chain in chains.items()}
+            available |= {
+                node: chains[each.name] for each in tree.domains if each.name in chains for node in each.nodes
+            }
     certain = inputs.budgets is None or not unknown
-    return DomainDecision(outcomes, tuple(sorted(changes, key=lambda each: each.order)), kept if certain else None)
+    ordered = tuple(sorted(changes, key=lambda each: each.order))
+    return DomainDecision(outcomes, ordered, kept if certain else None, available)
 
 
 def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[str, ...]:
@@ -104,21 +124,26 @@ def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[s
 
 def _decide_tree(
     tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer, *, enforces: bool
-) -> tuple[dict[str, DomainOutcome], tuple[BudgetChange, ...]]:
+) -> tuple[dict[str, DomainOutcome], tuple[BudgetChange, ...], Mapping[str, DomainChain]]:
     facts = {name: inputs.nodes[name].budget for name in tree.leaf_of}
     if not enforces or inputs.budgets is None:
         seen = observe(tree, facts)
         floors, others = _by_domain(seen.problems), observing(tree, inputs.specs)
-        return {
-            name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
-            for name, each in seen.domains.items()
-        }, ()
+        return (
+            {
+                name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
+                for name, each in seen.domains.items()
+            },
+            (),
+            {},
+        )
     found = enforcer.decide(tree, facts, inputs.budgets)
     floors = _by_domain(found.decision.problems)
-    return {
+    outcomes = {
         name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
         for name, each in found.observed.items()
-    }, found.changes
+    }
+    return outcomes, found.changes, found.available
 
 
 def _set_aside(forest: Forest, domains: Iterable[BudgetDomain], inputs: DomainInputs) -> frozenset[NodeName]:

@@ -16,10 +16,13 @@ from joulie_core.budget import (
     BudgetNode,
     BudgetPlanner,
     BudgetTree,
+    DomainChain,
     LeaseTimes,
     LimitAsk,
     ObservedDomain,
+    available_of,
     domains_of,
+    unknown_chain,
 )
 from joulie_core.budget.ledger import current_ask, current_report, is_silent, next_ask
 from joulie_core.budget.objects import watts_of
@@ -109,6 +112,8 @@ class EnforcedTree:
     observed: Mapping[str, ObservedDomain]
     domains: Mapping[str, EnforcedDomain]
     changes: tuple[BudgetChange, ...]
+    #: What the domains above the nodes of a domain can still supply.
+    available: Mapping[str, DomainChain]
 
 
 @dataclass(slots=True)
@@ -143,13 +148,18 @@ class TreeEnforcer:
         term = NO_TERM if budgets.term is None else budgets.term
         settling = self._is_settling(tree, budgets, term)
         nodes = {name: _node(tree, facts[name], budgets, settling=settling) for name in tree.leaf_of}
-        decision = self._planner(tree, term).decide(nodes, budgets.now_s)
+        planner = self._planner(tree, term)
+        decision = planner.decide(nodes, budgets.now_s)
         asks = dict(decision.asks)
         if budgets.term is not None and not decision.deposed:
             asks = _kept_again(tree, nodes, budgets, term) | asks
         changes = tuple(_changes(tree, nodes, budgets, asks, settling=settling)) if budgets.term is not None else ()
         observed = domains_of(tree, nodes, decision)
-        return EnforcedTree(decision, observed, self._states(tree, nodes, observed, budgets), changes)
+        chains = {} if planner.allocator is None else available_of(tree, planner.allocator, decision.domains)
+        if budgets.term is None or decision.deposed:
+            # Another leader decides what is given to whom.
+            chains = {name: unknown_chain(chain) for name, chain in chains.items()}
+        return EnforcedTree(decision, observed, self._states(tree, nodes, observed, budgets), changes, chains)
 
     def _planner(self, tree: BudgetTree, term: int) -> BudgetPlanner:
         root = tree.domains[0].name
