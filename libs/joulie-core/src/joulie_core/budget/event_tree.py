@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from joulie_core.budget.events import EventLimit, TimedLimit, limits_in_force
 from joulie_core.budget.tree import BudgetTree
-from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.base import WorkloadClass
 from joulie_core.names import NodeName
 
 

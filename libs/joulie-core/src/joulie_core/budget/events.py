@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.base import WorkloadClass
 from joulie_core.kinds.power_event import EventState, SourceLoss
 
 #: Between two limits of a ramp, in seconds.

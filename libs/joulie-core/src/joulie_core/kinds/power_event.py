@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
-from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.base import (
     CheckedModel,
     Column,
@@ -20,6 +19,7 @@ from joulie_core.kinds.base import (
     Model,
     Timestamp,
     Watts,
+    WorkloadClass,
 )
 from joulie_core.kinds.node_sleep_policy import Name
 from joulie_core.kinds.power_domain import DomainWatts, ParentName
