@@ -1,6 +1,6 @@
 """PowerEvent (`pevt`): a lower limit of a PowerDomain for a time, as a utility or a grid operator asks for it.
 
-Users or another program write the spec, the operator the status.
+Users or another program write the spec, the operator the status: docs/power-events.md.
 """
 
 from enum import StrEnum
