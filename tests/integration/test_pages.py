@@ -38,7 +38,7 @@ def words(page):
 
 
 def test_there_is_something_to_look_for():
-    assert (len(KINDS), len(SERVICES)) == (12, 5)
+    assert (len(KINDS), len(SERVICES)) == (13, 5)
     assert {labels.MANAGED, labels.ASLEEP_TAINT, labels.HW_KIND} <= set(KEYS)
     assert "services/outofband" in MEMBERS
 

@@ -15,6 +15,7 @@ from joulie_testing.api import (
     make_node_twin,
     make_pod,
     make_power_domain,
+    make_power_event,
     make_telemetry_profile,
 )
 
@@ -118,6 +119,10 @@ def kinds() -> dict[str, list[dict[str, Any]]]:
                                           reserveWatts=100, floor={"wattsPerNode": 200})],
         "NodePowerBudget": [make_node_power_budget(sink, status={"sequence": 1, "renewal": 1, "inForceWatts": 400.0}),
                             make_node_power_budget(other)],
+        "PowerEvent": [make_power_event("poison", domain="good", limitWatts=90_000, baseline="LastHour",
+                                        start="2026-11-28T17:00:00Z", rampDownSeconds=60, mayAffect=["standard"],
+                                        ifSourceLost="Limit", sourceTimeoutSeconds=60, sourceLostLimitWatts=80_000,
+                                        sourceRenewed="2026-11-28T17:00:00.123456Z")],
         "DaemonSet": [_daemon_set("poison")],
         "ResourceClaim": [claim],
         "ResourceClaimTemplate": [template],

@@ -143,29 +143,6 @@ def test_a_limit_that_cannot_be_lifted_stays_named_until_it_is(bench):
     assert gpus(bench)[0].class_clock_mhz is None
 
 
-def test_a_limit_that_a_repeated_request_can_no_longer_set_is_named(gpu_bench):
-    # The driver does not tell the limit, so that each request writes it anew.
-    bench = gpu_bench(FakeGpu("a"), FakeGpu("b"))
-    bench.library.reports_clock = False
-    assert bench.handler.execute(by_class(a=1200)).failures == {}
-    bench.library.clock_permitted = False
-    done = bench.handler.execute(by_class(a=1200))
-    assert (done.limits_mhz, done.failures["a"].reason) == ({"a": 1200}, Reason.NOT_PERMITTED)
-    again = bench.handler.execute(by_cap(a=1200))
-    assert (again.result, again.reason, again.backend) == (ControlResult.BLOCKED, Reason.NOT_PERMITTED, "nvml")
-
-
-def test_each_answer_names_the_limits_that_are_in_force(bench):
-    assert bench.handler.execute(by_class(a=1200)).message == "gpu/a/graphics_clock_mhz is 1200 MHz"
-    assert bench.handler.execute(by_cap(b=900)).message == "gpu/b/graphics_clock_mhz is 900 MHz"
-
-
-def test_a_cap_of_clocks_fails_in_part_where_one_gpu_takes_it(bench):
-    bench.library.gpus[0].clock_taken = True
-    outcome = bench.handler.execute(by_cap(a=1200, b=900))
-    assert (outcome.result, outcome.reason, clocks(bench)) == (ControlResult.ERROR, Reason.REFUSED, [FREE, 900])
-
-
 def test_a_limit_that_cannot_be_lifted_stays_named_while_the_executor_tries_by_itself(bench, executor, clock):
     executor.execute(by_class(a=1200))
     bench.library.clock_permitted = False

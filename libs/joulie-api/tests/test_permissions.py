@@ -81,6 +81,8 @@ def test_only_the_services_that_own_a_kind_write_it():
             "nodetwins",
             "powerdomains",
             "powerdomains/status",
+            "powerevents",
+            "powerevents/status",
             "telemetryprofiles",
         )
     }
@@ -94,5 +96,7 @@ def test_only_the_services_that_own_a_kind_write_it():
         "nodetwins": {"operator"},
         "powerdomains": set(),
         "powerdomains/status": {"operator"},
+        "powerevents": set(),
+        "powerevents/status": {"operator"},
         "telemetryprofiles": {"agent"},
     }

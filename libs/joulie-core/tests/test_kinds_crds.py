@@ -19,6 +19,7 @@ from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
 from joulie_core.kinds.power_domain import PowerDomain
+from joulie_core.kinds.power_event import PowerEvent
 
 #: What the API server understands in a structural schema, as far as it is used here.
 KEYWORDS = {
@@ -118,6 +119,7 @@ def test_manifests_are_plain_json_and_the_same_every_time():
         "joulie.io_nodesleeppolicies.yaml",
         "joulie.io_nodetwins.yaml",
         "joulie.io_powerdomains.yaml",
+        "joulie.io_powerevents.yaml",
         "joulie.io_telemetryprofiles.yaml",
         "joulie.io_templatepolicies.yaml",
         "joulie.io_topologyawarepolicies.yaml",
@@ -208,6 +210,11 @@ def pdom(**spec):
     return PowerDomain, {"spec": {name: value for name, value in fields.items() if value is not None}}
 
 
+def pevt(**spec):
+    fields = {"domain": "row-1", "limitWatts": 500, "end": "2026-11-28T18:00:00Z"} | spec
+    return PowerEvent, {"spec": {name: value for name, value in fields.items() if value is not None}}
+
+
 def measurement(**fields):
     return nt(powerMeasurement={"source": "agent", "quality": "measured"} | fields)
 
@@ -277,6 +284,26 @@ GOOD = {
     "window": window(),
     "window in a time zone": window(timeZone="America/Argentina/Buenos_Aires"),
     "window in a zone of a fixed offset": window(timeZone="Etc/GMT+3"),
+    "power event": pevt(),
+    "power event that stands": pevt(end=None, standing=True),
+    "power event with everything": pevt(
+        start="2026-11-28T17:00:00Z",
+        rampDownSeconds=60,
+        rampUpSeconds=86_400,
+        priority=3,
+        mayAffect=["standard"],
+        baseline="LastHour",
+        ifSourceLost="Limit",
+        sourceTimeoutSeconds=30,
+        sourceLostLimitWatts=0,
+        sourceRenewed="2026-11-28T16:59:59.123456Z",
+        sourceRef="event-7",
+    ),
+    "power event by a share of its baseline": pevt(limitWatts=None, reduceByPercent=30, baseline="SameHoursOfDays"),
+    "power event that ends when its source is lost": pevt(ifSourceLost="Release", sourceTimeoutSeconds=86_400),
+    "timeout of a source that is to be kept": pevt(ifSourceLost="KeepUntilEnd", sourceTimeoutSeconds=60),
+    "power event with an offset": pevt(end="2026-11-28T18:00:00+01:00"),
+    "standing: false": pevt(standing=False),
     "power domain": pdom(),
     "power domain above others": pdom(nodeSelector=None, reserveWatts=9_999),
     "power domain with everything": pdom(
@@ -287,6 +314,30 @@ GOOD = {
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
 BAD = {
+    "power event without a domain": pevt(domain=None),
+    "power event without a limit": pevt(limitWatts=None),
+    "power event with two limits": pevt(reduceByPercent=30, baseline="LastHour"),
+    "power event below 0": pevt(limitWatts=-1),
+    "share without a baseline": pevt(limitWatts=None, reduceByPercent=30),
+    "share of the baseline None": pevt(limitWatts=None, reduceByPercent=30, baseline="None"),
+    "share of nothing": pevt(limitWatts=None, reduceByPercent=0, baseline="LastHour"),
+    "power event without an end": pevt(end=None),
+    "power event that stands and ends": pevt(standing=True),
+    "power event that neither stands nor ends": pevt(end=None, standing=False),
+    "power event that ends before it starts": pevt(start="2026-11-28T18:00:01Z"),
+    "power event that ends when it starts": pevt(start="2026-11-28T18:00:00Z"),
+    "power event that affects nothing": pevt(mayAffect=[]),
+    "power event that affects an unknown class": pevt(mayAffect=["batch"]),
+    "ramp below 0": pevt(rampDownSeconds=-1),
+    "ramp of more than a day": pevt(rampUpSeconds=86_401),
+    "priority below the most important": pevt(priority=-1),
+    "lost source without a timeout": pevt(ifSourceLost="Release"),
+    "lost source without its limit": pevt(ifSourceLost="Limit", sourceTimeoutSeconds=60),
+    "limit of a lost source that is released": pevt(
+        ifSourceLost="Release", sourceTimeoutSeconds=60, sourceLostLimitWatts=1
+    ),
+    "timeout of a second": pevt(ifSourceLost="Release", sourceTimeoutSeconds=1),
+    "long name at the source": pevt(sourceRef="x" * 254),
     "power domain without a limit": pdom(limitWatts=None),
     "power domain with a limit of 0": pdom(limitWatts=0),
     "power domain with half a watt": pdom(limitWatts=1000.5),
@@ -478,3 +529,10 @@ def test_an_unknown_field_of_a_newer_release_is_ignored():
 
 def test_a_column_defaults_to_text():
     assert Column("Node", ".spec.nodeName").type == "string"
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "", "2026-11-28", "2026-11-28T18:00:00", "18:00Z", "9" * 41])
+def test_a_time_of_a_power_event_is_rfc_3339_with_a_zone(text):
+    assert leaf(schema_of(PowerEvent), ".spec.end")["format"] == "date-time"
+    assert not accepted_by_model(*pevt(end=text))
+    assert not accepted_by_model(*pevt(start=text))

@@ -104,6 +104,7 @@ NODE_POWER_BUDGETS: Final = Resource(
     _JOULIE_GROUP, _JOULIE_VERSION, "nodepowerbudgets", "NodePowerBudget", namespaced=False
 )
 POWER_DOMAINS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "powerdomains", "PowerDomain", namespaced=False)
+POWER_EVENTS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "powerevents", "PowerEvent", namespaced=False)
 #: Of a project of Kubernetes; not every cluster has it.
 NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False

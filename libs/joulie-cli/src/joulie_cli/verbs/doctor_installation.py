@@ -26,6 +26,7 @@ KINDS: Final = (
     "nodesleeppolicies",
     "powerdomains",
     "nodepowerbudgets",
+    "powerevents",
 )
 #: The oldest Kubernetes that Joulie runs on.
 _OLDEST: Final = (1, 29)

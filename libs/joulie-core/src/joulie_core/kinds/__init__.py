@@ -10,6 +10,7 @@ from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProf
 from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy, NodeSleepPolicySpec, NodeSleepPolicyStatus
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
 from joulie_core.kinds.power_domain import PowerDomain, PowerDomainSpec, PowerDomainStatus
+from joulie_core.kinds.power_event import PowerEvent, PowerEventSpec, PowerEventStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
 from joulie_core.kinds.template_policy import TemplatePolicy, TemplatePolicySpec
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy, TopologyAwarePolicySpec
@@ -28,6 +29,7 @@ KINDS: tuple[Kind, ...] = (
     NodeSleepPolicy.info,
     PowerDomain.info,
     NodePowerBudget.info,
+    PowerEvent.info,
 )
 
 __all__ = [
@@ -60,6 +62,9 @@ __all__ = [
     "PowerDomain",
     "PowerDomainSpec",
     "PowerDomainStatus",
+    "PowerEvent",
+    "PowerEventSpec",
+    "PowerEventStatus",
     "Profile",
     "TelemetryProfile",
     "TelemetryProfileStatus",

@@ -23,6 +23,7 @@ from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy
 from joulie_core.kinds.node_twin import NodeTwin
 from joulie_core.kinds.power_domain import PowerDomain
+from joulie_core.kinds.power_event import PowerEvent
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.kinds.template_policy import TemplatePolicy
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy
@@ -42,6 +43,7 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     NodeSleepPolicy,
     PowerDomain,
     NodePowerBudget,
+    PowerEvent,
 )
 
 #: An object has the name of its node: every service finds a node's objects without an index.

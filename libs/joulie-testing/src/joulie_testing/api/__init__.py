@@ -13,6 +13,7 @@ from joulie_testing.api.builders import (
     make_node_twin,
     make_pod,
     make_power_domain,
+    make_power_event,
     make_telemetry_profile,
 )
 from joulie_testing.api.devices import claiming, dra_definitions, make_claim, make_device_class
@@ -54,5 +55,6 @@ __all__ = [
     "make_node_twin",
     "make_pod",
     "make_power_domain",
+    "make_power_event",
     "make_telemetry_profile",
 ]

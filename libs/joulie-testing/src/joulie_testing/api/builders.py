@@ -293,6 +293,14 @@ def make_power_domain(
     return _custom_object("PowerDomain", name, fields | spec, status)
 
 
+def make_power_event(
+    name: str, *, status: Mapping[str, Any] | None = None, domain: str = "row-1", **spec: Any
+) -> dict[str, Any]:
+    """Return a PowerEvent that stands until it is deleted; a field of its spec that is None is absent."""
+    fields = {"domain": domain, "limitWatts": 1_000, "standing": True} | spec
+    return _custom_object("PowerEvent", name, _present(fields), status)
+
+
 def make_node_power_budget(
     name: str, *, status: Mapping[str, Any] | None = None, limit_watts: float | None = 400, **spec: Any
 ) -> dict[str, Any]:

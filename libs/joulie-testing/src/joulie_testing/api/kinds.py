@@ -120,6 +120,7 @@ SERVED: tuple[ServedKind, ...] = (
     _joulie("nodesleeppolicies", "NodeSleepPolicy"),
     _joulie("powerdomains", "PowerDomain"),
     _joulie("nodepowerbudgets", "NodePowerBudget"),
+    _joulie("powerevents", "PowerEvent"),
 )
 
 

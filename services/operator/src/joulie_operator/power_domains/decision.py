@@ -16,9 +16,13 @@ from joulie_core.budget import (
     BudgetTree,
     DomainChain,
     DomainProblem,
+    EventedTree,
+    EventInputs,
+    EventLimit,
     Forest,
     ObservedDomain,
     observe,
+    observe_events,
     plant,
     unknown_chain,
 )
@@ -51,6 +55,8 @@ class DomainOutcome:
     enforced: EnforcedDomain | None = None
     #: Domains of its tree that say Observe.
     observing: tuple[str, ...] = ()
+    #: The event whose limit is in force; where the tree is not enforced, whose limit would be.
+    event: EventLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,8 @@ class DomainInputs:
     unread_nodes: frozenset[str] = frozenset()
     #: None: the setting is not Enforce.
     budgets: SeenBudgets | None = None
+    #: Events that lower limits of domains.
+    events: EventInputs = field(default_factory=EventInputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,19 @@ class DomainDecision:
     kept: AbstractSet[NodeName] | None = None
     #: What the domains above each node of an enforced tree can still supply.
     available: Mapping[NodeName, DomainChain] = field(default_factory=dict)
+    #: Lowest limit that each event can bring its domain down to, in milliwatts, by the name of the event.
+    reach_mw: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _TreeDecision:
+    """The part of the decision that is about one tree."""
+
+    outcomes: Mapping[str, DomainOutcome]
+    evented: EventedTree
+    changes: tuple[BudgetChange, ...] = ()
+    #: By the domain that selects nodes; empty where nothing is enforced.
+    available: Mapping[str, DomainChain] = field(default_factory=dict)
 
 
 def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> DomainDecision:
@@ -93,6 +114,7 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
     unknown = sorted(inputs.unread - inputs.specs.keys())
     homeless = (*(f"PowerDomain {name}" for name in unknown), *(f"Node {name}" for name in sorted(inputs.unread_nodes)))
     aside = _set_aside(forest, domains, inputs)
+    reach: dict[str, int] = {}
     changes = [] if inputs.budgets is None else list(kept_changes(aside, inputs.budgets))
     enforced = [tree for tree in forest.trees if inputs.budgets is not None and not observing(tree, inputs.specs)]
     enforcer.retain(
@@ -102,18 +124,21 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
     available: dict[NodeName, DomainChain] = {}
     for tree in forest.trees:
         with failures.contained("observe power domains", root=tree.domains[0].name):
-            found, written, chains = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
-            outcomes |= {name: replace(each, unread=homeless) for name, each in found.items()}
-            changes += written
-            if homeless:
-                # They may draw from any domain.
-                chains = {leaf: unknown_chain(chain) for leaf, chain in chains.items()}
+            found = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
+            outcomes |= {
+                name: replace(each, unread=homeless, event=found.evented.limits.get(name))
+                for name, each in found.outcomes.items()
+            }
+            changes += found.changes
+            reach |= found.evented.reach_mw
+            # Nodes whose domain is not known may draw from any.
+            chains = {leaf: unknown_chain(chain) if homeless else chain for leaf, chain in found.available.items()}
             available |= {
                 node: chains[each.name] for each in tree.domains if each.name in chains for node in each.nodes
             }
     certain = inputs.budgets is None or not unknown
     ordered = tuple(sorted(changes, key=lambda each: each.order))
-    return DomainDecision(outcomes, ordered, kept if certain else None, available)
+    return DomainDecision(outcomes, ordered, kept if certain else None, available, reach)
 
 
 def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[str, ...]:
@@ -122,28 +147,30 @@ def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[s
     return tuple(sorted(name for name in names if specs[name].mode is not DomainMode.ENFORCE))
 
 
-def _decide_tree(
-    tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer, *, enforces: bool
-) -> tuple[dict[str, DomainOutcome], tuple[BudgetChange, ...], Mapping[str, DomainChain]]:
+def _decide_tree(tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer, *, enforces: bool) -> _TreeDecision:
     facts = {name: inputs.nodes[name].budget for name in tree.leaf_of}
     if not enforces or inputs.budgets is None:
         seen = observe(tree, facts)
+        evented = observe_events(tree, facts, inputs.events)
         floors, others = _by_domain(seen.problems), observing(tree, inputs.specs)
-        return (
+        return _TreeDecision(
             {
                 name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
                 for name, each in seen.domains.items()
             },
-            (),
-            {},
+            evented,
         )
-    found = enforcer.decide(tree, facts, inputs.budgets)
+    found = enforcer.decide(tree, facts, inputs.budgets, inputs.events)
     floors = _by_domain(found.decision.problems)
-    outcomes = {
-        name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
-        for name, each in found.observed.items()
-    }
-    return outcomes, found.changes, found.available
+    return _TreeDecision(
+        {
+            name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
+            for name, each in found.observed.items()
+        },
+        found.evented,
+        found.changes,
+        found.available,
+    )
 
 
 def _set_aside(forest: Forest, domains: Iterable[BudgetDomain], inputs: DomainInputs) -> frozenset[NodeName]:
