@@ -1,6 +1,6 @@
 """The GPUs of one pod that is about to start a container.
 
-Guarantees that a GPU of the pod is missing only where it is not certain which GPUs the pod has, which is the answer then.
+Guarantees that no GPU of the pod is missing in an answer: where it is not certain which it has, there is no answer.
 Source: docs/decisions/0059-limits-lifted-before-start.md.
 """
 
