@@ -18,6 +18,7 @@ from joulie_api.presets import PRESETS
 from joulie_api.settings import Settings, describe
 from joulie_containers.node_agent.settings import NodeAgentSettings
 from joulie_containers.resources.settings import PolicyName, ResourcesSettings
+from joulie_containers.start_hook.settings import StartHookSettings
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
@@ -52,6 +53,7 @@ _DERIVED: Final = frozenset(
         "POWER_DOMAINS",
         "SAVINGS_ENABLED",
         "SLEEP_ENABLED",
+        "START_HOOK_SOCKET",
         "STATE_DIR",
         "UI_ADDR",
     }
@@ -213,6 +215,16 @@ def _agent() -> _Schema:
                     "mode": {"enum": ["", *ClassLimits, False]},
                     "defaultMaxSlowdown": {"enum": list(AllowedSlowdown)},
                     "defaultIsConsent": _FLAG,
+                    "startHook": _closed(
+                        {
+                            "enabled": _FLAG,
+                            "env": _service_env(StartHookSettings),
+                            "extraEnv": _ENTRIES,
+                            "resources": _OBJECT,
+                            "metricsPort": _PORT,
+                            "hostNriPath": _PATH,
+                        }
+                    ),
                 }
             ),
             "resourceManager": _resource_manager(),

@@ -1,6 +1,7 @@
 """Writes docs/metrics.md, the reference of every metric of the services, from their registries."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
@@ -10,7 +11,7 @@ from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
 from joulie_agent.class_limits.enforcement import EnforcementCounts
-from joulie_agent.class_limits.metrics import enforcement_families
+from joulie_agent.class_limits.metrics import enforcement_families, start_families
 from joulie_agent.energy.metrics import energy_families
 from joulie_agent.metrics import families
 from joulie_agent.node_view import NodeView
@@ -18,6 +19,7 @@ from joulie_api.app import set_aside
 from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
+from joulie_containers.start_hook.metrics import start_hook_families
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
 from joulie_operator.power_domains.event_metrics import event_families
@@ -32,9 +34,9 @@ _HEAD: Final = """\
 # Metrics
 
 Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, resource manager `:8082`,
-node agent `:8085`, extender `:9877`, out-of-band service `:8084`. Names and labels are stable. Series with the label
-`node` are made when they are scraped and exist as long as the process serves the node; the operator's are exported by
-the leader only. An unknown value has no sample.
+node agent `:8085`, start hook `:8087`, extender `:9877`, out-of-band service `:8084`. Names and labels are stable.
+Series with the label `node` are made when they are scraped and exist as long as the process serves the node; the
+operator's are exported by the leader only. An unknown value has no sample.
 
 This page is generated: `just docs`.
 """
@@ -67,7 +69,7 @@ def page() -> str:
     common = new_registry("service", "version")
     Failures(common)
     common.register(NodeSeriesCollector(lambda: [set_aside(())]))
-    operator, agent, manager, extender, outofband = (Registry() for _ in range(5))
+    operator, agent, manager, start_hook, extender, outofband = (Registry() for _ in range(6))
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     SleepMetrics(operator)
@@ -81,6 +83,10 @@ def page() -> str:
     agent.register(NodeSeriesCollector(lambda: energy_families("node", no_energy)))
     nothing_set: Any = SimpleNamespace(counts=EnforcementCounts(), limited=0, without_consent=0)
     agent.register(NodeSeriesCollector(lambda: enforcement_families("node", nothing_set)))
+    no_starts: Any = SimpleNamespace(waits_s=None, limited_starts=0)
+    agent.register(NodeSeriesCollector(lambda: start_families("node", no_starts)))
+    no_questions: Any = SimpleNamespace(outcomes=Counter(), waited_s=0.0, longest_wait_s=0.0)
+    start_hook.register(NodeSeriesCollector(lambda: start_hook_families(no_questions, registered=False)))
     no_containers: Any = _NoContainers()
     PipelineDurations(manager, no_containers.counts)
     register_series(manager, no_containers)
@@ -93,6 +99,7 @@ def page() -> str:
         "Operator": operator,
         "Agent": agent,
         "Resource manager": manager,
+        "Start hook": start_hook,
         "Extender": extender,
         "Out-of-band service": outofband,
     }

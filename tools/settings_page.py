@@ -12,6 +12,7 @@ from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe
 from joulie_containers.node_agent.settings import NodeAgentSettings
 from joulie_containers.resources.settings import ResourcesSettings
+from joulie_containers.start_hook.settings import StartHookSettings
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
@@ -37,6 +38,7 @@ def page() -> str:
         "joulie-agent holders": HoldersSettings,
         "joulie-containers manager": ResourcesSettings,
         "joulie-containers node-agent": NodeAgentSettings,
+        "joulie-containers start-hook": StartHookSettings,
         "joulie-extender": ExtenderSettings,
         "joulie-outofband": OutOfBandSettings,
         "joulie-sim": SimSettings,

@@ -407,6 +407,57 @@ def test_limits_by_class_that_cannot_be_are_refused_with_the_way_out(helm: Helm,
         helm.render({"agent": agent})
 
 
+START_HOOK = {"holders": {"enabled": True}, "classLimits": {"mode": "Enforce", "startHook": {"enabled": True}}}
+
+
+def test_the_start_hook_is_root_without_capabilities_and_the_controller_follows_it(helm: Helm):
+    limits = {**START_HOOK["classLimits"], "startHook": {"enabled": True, "hostNriPath": "/other/nri"}}
+    manifests = helm.render({"agent": {**START_HOOK, "classLimits": limits}})
+    agent = find(manifests, "DaemonSet", "joulie-agent")
+    hook = containers(agent)["start-hook"]
+    security = hook["securityContext"]
+    assert (security["runAsUser"], security["capabilities"], security["readOnlyRootFilesystem"]) == (
+        0,
+        {"drop": ["ALL"]},
+        True,
+    )
+    assert "privileged" not in security
+    mounts = {each["mountPath"]: (each["name"], each.get("readOnly")) for each in hook["volumeMounts"]}
+    assert mounts == {"/run/joulie": ("socket", None), "/var/run/nri": ("start-hook-nri", True)}
+    volume = next(each for each in pod_spec(agent)["volumes"] if each["name"] == "start-hook-nri")
+    assert volume["hostPath"] == {"path": "/other/nri", "type": "DirectoryOrCreate"}
+    controller = env_of(containers(agent)["controller"])
+    assert env_of(hook)["START_HOOK_SOCKET"] == controller["START_HOOK_SOCKET"] == "/run/joulie/start-hook.sock"
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_on"),
+    [(START_HOOK, True), ({**START_HOOK, "classLimits": {"mode": "Enforce"}}, False), ({}, False)],
+)
+def test_the_agent_creates_events_and_has_a_start_hook_only_where_that_is_enabled(helm: Helm, agent, is_on):
+    manifests = helm.render({"agent": agent, "monitoring": {"podMonitors": {"enabled": True}}})
+    daemonset = find(manifests, "DaemonSet", "joulie-agent")
+    role = find(manifests, "ClusterRole", "joulie-agent")
+    assert any("events" in rule["resources"] and rule["verbs"] == ["create"] for rule in role["rules"]) is is_on
+    assert ("start-hook" in containers(daemonset)) is is_on
+    assert ("START_HOOK_SOCKET" in env_of(containers(daemonset)["controller"])) is is_on
+    policy = find(manifests, "ValidatingAdmissionPolicy", "joulie-agent")
+    checked = [rule for rule in policy["spec"]["matchConstraints"]["resourceRules"] if "events" in rule["resources"]]
+    about_pods = [
+        each for each in policy["spec"]["validations"] if "involvedObject.kind == 'Pod'" in each["expression"]
+    ]
+    assert (len(checked), len(about_pods)) == ((1, 1) if is_on else (0, 0))
+    monitor = find(manifests, "PodMonitor", "joulie-agent")
+    assert ("start-hook" in {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]}) is is_on
+
+
+@pytest.mark.parametrize("mode", ["Shadow", "Off", ""])
+def test_a_start_hook_without_limits_that_are_set_is_refused_with_the_way_out(helm: Helm, mode):
+    limits = {"mode": mode, "startHook": {"enabled": True}}
+    with pytest.raises(HelmError, match=re.escape("set agent.classLimits.mode: Enforce")):
+        helm.render({"agent": {"holders": {"enabled": True}, "classLimits": limits}})
+
+
 @pytest.mark.parametrize(
     ("domains", "decides", "follows"),
     [

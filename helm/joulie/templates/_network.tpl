@@ -13,6 +13,9 @@ release, whether they use the API server, and further egress.
 {{- if include "joulie.holders.enabled" . -}}
 {{- $agentPorts = append $agentPorts (dict "port" "holders" "from" "metricsFrom") -}}
 {{- end -}}
+{{- if include "joulie.startHook.enabled" . -}}
+{{- $agentPorts = append $agentPorts (dict "port" "start-hook" "from" "metricsFrom") -}}
+{{- end -}}
 {{- $operatorPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
 {{- if .Values.operator.ui.enabled -}}
 {{- $operatorPorts = append $operatorPorts (dict "port" "ui" "from" "uiFrom") -}}

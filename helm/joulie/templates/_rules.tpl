@@ -276,6 +276,18 @@
   resources: [namespaces]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.rules.agent.start-hook" -}}
+# Warnings about pods that start under a limit.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+{{- define "joulie.writes.agent.start-hook" -}}
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [events]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
   resources: [nodes, pods]

@@ -166,3 +166,13 @@ async def test_limits_that_are_set_are_shown_as_such_with_what_polling_promises(
     ]
     assert stuck in out.replace("\n      ", " ").replace("\n  ", " ")
     assert "a pod that did not consent may run limited for 6 s." in out
+
+
+async def test_limits_that_are_lifted_before_a_container_starts_are_shown_as_such(fake_api, cli):
+    waits = {"reason": "Set", "limitMhz": 1282, "liftedBy": "BeforeStart", "liftedWithinSeconds": 0.5}
+    fake_api.put(make_telemetry_profile("n1", devices=[device(classLimit=limited({}) | {"enforced": waits})]))
+
+    shown = " ".join((await cli("devices", "n1")).out.split())
+
+    assert "They are lifted before a container starts, which waits 0.5 s at most" in shown
+    assert "polling" not in shown

@@ -83,6 +83,12 @@ def test_enforcing_limits_by_class_is_refused_where_administrators_lock_clocks()
     assert "CLASS_LIMITS is Enforce and GPU_CLOCK_FALLBACK is off" in found
 
 
+@pytest.mark.parametrize("mode", ["Shadow", "Off"])
+def test_a_start_hook_is_refused_where_no_limit_is_set(mode):
+    found = faults(NODE_NAME="n1", HOLDERS_SOCKET="/s", CLASS_LIMITS=mode, START_HOOK_SOCKET="/h")
+    assert "START_HOOK_SOCKET is set and CLASS_LIMITS is not Enforce" in found
+
+
 def test_nothing_is_set_by_class_unless_it_is_said():
     settings = read(NODE_NAME="n1", HOLDERS_SOCKET="/s")
     assert (settings.class_limits, settings.default_slowdown_is_consent) == (None, False)

@@ -11,6 +11,9 @@ true
 {{- if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") }}
 {{- include "joulie.writes.agent.resource-manager" . | nindent 0 }}
 {{- end }}
+{{- if include "joulie.startHook.enabled" . }}
+{{- include "joulie.writes.agent.start-hook" . | nindent 0 }}
+{{- end }}
 {{- end -}}
 
 {{/* Kinds whose objects do not have the name of a node. */}}
@@ -66,6 +69,16 @@ true
     {{- end }})
 {{- end -}}
 
+{{/* What an Event may be about. */}}
+{{- define "joulie.admission.events" -}}
+- expression: >-
+    request.resource.resource != 'events' || (
+      object.involvedObject.kind == 'Pod' && object.?source.host.orValue('') == variables.node)
+  reason: Forbidden
+  messageExpression: >-
+    variables.what + ': it may report about pods, with its own node as the source {{ include "joulie.admission.hint" "agent" }}'
+{{- end -}}
+
 {{/* What the resource manager's writes may contain. */}}
 {{- define "joulie.admission.resourceManager" -}}
 {{- $hint := include "joulie.admission.hint" "agent" -}}
@@ -79,12 +92,6 @@ true
   reason: Forbidden
   messageExpression: >-
     variables.what + ' but for the entry of its own node {{ $hint }}'
-- expression: >-
-    request.resource.resource != 'events' || (
-      object.involvedObject.kind == 'Pod' && object.?source.host.orValue('') == variables.node)
-  reason: Forbidden
-  messageExpression: >-
-    variables.what + ': it may report about pods, with its own node as the source {{ $hint }}'
 - expression: variables.changed == []
   reason: Forbidden
   messageExpression: >-

@@ -43,6 +43,10 @@ true
       value: {{ $agent.classLimits.defaultMaxSlowdown | quote }}
     - name: DEFAULT_SLOWDOWN_IS_CONSENT
       value: {{ $agent.classLimits.defaultIsConsent | quote }}
+    {{- if include "joulie.startHook.enabled" . }}
+    - name: START_HOOK_SOCKET
+      value: /run/joulie/start-hook.sock
+    {{- end }}
     {{- end }}
     {{- if include "joulie.energyByPod.enabled" . }}
     - name: ENERGY_BY_POD

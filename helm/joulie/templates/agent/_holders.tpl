@@ -28,6 +28,18 @@ true
 {{- end -}}
 
 {{/*
+Whether limits by class are lifted before a container starts; empty where they are not. Fails where there is no limit to lift.
+*/}}
+{{- define "joulie.startHook.enabled" -}}
+{{- if .Values.agent.classLimits.startHook.enabled -}}
+{{- if ne (include "joulie.classLimits.mode" .) "Enforce" -}}
+{{- fail "agent.classLimits.startHook.enabled needs limits that are set: set agent.classLimits.mode: Enforce" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/*
 The container that asks the kubelet: root for the kubelet's directory, without capabilities, network use or API token; nothing of the
 host is writable.
 */}}

@@ -104,11 +104,13 @@ class Permissions:
     node_pods: tuple[Grant, ...] = ()
     #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
     class_limits: tuple[Grant, ...] = ()
+    #: In the cluster, only where these are lifted before containers start.
+    start_hook: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits)
+        of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits, self.start_hook)
         scopes = (
             self.cluster,
             self.namespace,
@@ -194,6 +196,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
             node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
             class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
+            start_hook=(Grant((EVENTS,), ("create",), reason="Warnings about pods that start under a limit."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)

@@ -107,3 +107,17 @@ def test_no_sequence_of_looks_wants_a_clock_that_the_last_look_does_not_allow(st
             assert found[uuid].consents
             assert found[uuid].running
         assert clocks.reasons.keys() == (found or {}).keys()
+
+
+def test_a_decision_that_is_held_back_does_not_count_and_has_to_settle_afterwards():
+    found = {"a": held(), "b": held()}
+    clocks = settled(found).after(found, 106.0, held_back={"a"})
+    assert (clocks.wanted, clocks.reasons["a"]) == ({"b": 1800}, EnforcedReason.NOT_SETTLED)
+    freed = clocks.after(found, 110.0)
+    assert freed.wanted == {"b": 1800}
+    assert freed.after(found, 110.0 + SETTLED_S).wanted == {"a": 1800, "b": 1800}
+
+
+def test_what_is_held_back_keeps_the_reason_why_nothing_is_set():
+    clocks = EnforcedClocks().after({"a": held(consents=False)}, 100.0, held_back={"a"})
+    assert clocks.reasons == {"a": EnforcedReason.NO_CONSENT}

@@ -21,14 +21,15 @@ from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.budgets.watch import BudgetsWatch
 from joulie_agent.class_limits.enforcement import ClassLimitEnforcement, EnforcementSources
-from joulie_agent.class_limits.metrics import enforcement_families
+from joulie_agent.class_limits.metrics import enforcement_families, start_families
 from joulie_agent.class_limits.namespaces import NamespacesWatch
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
+from joulie_agent.class_limits.starts import ContainerStarts, StartSources
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.energy.cgroups import read_cpu_times
 from joulie_agent.energy.follow import EnergyFollower, EnergySources
 from joulie_agent.energy.metrics import energy_families
-from joulie_agent.holders.answer import fetch_answer
+from joulie_agent.holders.answer import fetch_answer, now_socket
 from joulie_agent.holders.cluster import NodePodsWatch
 from joulie_agent.holders.follow import HoldersFollower, HolderSources
 from joulie_agent.informers import Informers
@@ -41,6 +42,7 @@ from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
+from joulie_api.pod_events import PodEvents
 from joulie_core.class_caps.held_limit import HolderPods
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_status
@@ -75,6 +77,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory)
         follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
         shadow = _shadow_limits(app, settings, client, host, follower) if follower else None
+        starts = _follow_starts(app, settings, client, watch, host, changed=partial(workers.wake, settings.node_name))
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -90,7 +93,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             energy=energy,
             shadow=shadow,
             enforcement=_enforce_class_limits(
-                app, settings, follower, shadow, host, informers=informers, workers=workers
+                app, settings, follower, shadow, host, informers=informers, workers=workers, starts=starts
             ),
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
@@ -202,6 +205,7 @@ def _enforce_class_limits(
     *,
     informers: Informers,
     workers: NodeWorkers,
+    starts: ContainerStarts | None,
 ) -> ClassLimitEnforcement | None:
     """Start to set the limits by class, if that is set and the hardware of this machine is this agent's."""
     if settings.class_limits is not ClassLimits.ENFORCE or follower is None or shadow is None:
@@ -214,12 +218,43 @@ def _enforce_class_limits(
         node = informers.nodes.get(name)
         return node is not None and is_managed(node) and informers.route(node).gpu_control.type is ControlType.HOST
 
-    sources = EnforcementSources(follower.recent, shadow.decide, controlled, host.set_class_clocks)
+    sources = EnforcementSources(
+        follower.recent,
+        shadow.decide,
+        controlled,
+        host.set_class_clocks,
+        (lambda: starts.waits_s) if starts else lambda: None,
+    )
     enforcement = ClassLimitEnforcement(sources, partial(workers.wake, name), app.failures)
     follower.when_looked(lambda _held: enforcement.wake())
     app.registry.register(NodeSeriesCollector(partial(enforcement_families, name, enforcement)))
     app.spawn("limits by class", enforcement.run())
+    if starts is not None:
+        app.spawn("container starts", starts.run(enforcement.before_start))
     return enforcement
+
+
+def _follow_starts(
+    app: App,
+    settings: AgentSettings,
+    client: KubeClient,
+    watch: NodePodsWatch | None,
+    host: PowerBackend,
+    *,
+    changed: Callable[[], None],
+) -> ContainerStarts | None:
+    """Return what lifts limits by class before containers start, to be run; None where they are lifted by polling."""
+    if not settings.start_hook_socket or watch is None or not isinstance(host, HostBackend):
+        return None
+    name = settings.node_name
+    events = PodEvents(client, component=SERVICE, node=name, wall_time=time.time)
+    app.spawn("events", events.run())
+    sources = StartSources(
+        partial(fetch_answer, now_socket(settings.holders_socket)), watch.current, host.node_gpus, events.record
+    )
+    starts = ContainerStarts(settings.start_hook_socket, sources, changed, app.failures)
+    app.registry.register(NodeSeriesCollector(partial(start_families, name, starts)))
+    return starts
 
 
 @asynccontextmanager

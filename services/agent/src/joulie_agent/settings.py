@@ -137,6 +137,11 @@ class AgentSettings(ServiceSettings):
     """Take DEFAULT_MAX_SLOWDOWN for the consent of the owners of pods, so that CLASS_LIMITS=Enforce limits their GPUs
     without the annotation. Off by default: then it is shown only."""
 
+    start_hook_socket: str = ""
+    """Socket of `joulie-containers start-hook` of this pod, which the container runtime asks before it creates a
+    container: limits that CLASS_LIMITS=Enforce has set are lifted before a pod without consent starts. Unset, they are
+    lifted by polling. Off by default, since such a plugin may change containers."""
+
     power_budgets: PowerBudgets = PowerBudgets.OFF
     """`On`: the limits of NodePowerBudgets are put in force: docs/power-budgets.md. Off by default, since it lowers
     what nodes may draw, and takes the right to read these objects and to write their status."""
@@ -257,6 +262,8 @@ class AgentSettings(ServiceSettings):
             need = "HOLDERS_SOCKET is not set: no GPU is known to be a standard pod's."
             way_out = "Set agent.holders.enabled of the chart, or CLASS_LIMITS to Off"
             return [f"CLASS_LIMITS is {self.class_limits} and {need} {way_out}"]
+        if self.start_hook_socket and self.class_limits is not ClassLimits.ENFORCE:
+            return ["START_HOOK_SOCKET is set and CLASS_LIMITS is not Enforce: there is no limit to lift"]
         if self.class_limits is ClassLimits.ENFORCE and not self.gpu_clock_fallback:
             return [
                 "CLASS_LIMITS is Enforce and GPU_CLOCK_FALLBACK is off: clocks that administrators lock would be undone"

@@ -323,7 +323,11 @@ class NodeWorker:
             watts_of=watts_of,
             energy=self._deps.energy.totals if self._deps.energy else None,
             energy_since_s=self._deps.energy.since_s if self._deps.energy else 0.0,
-            limits=limit_reports(self.view.shadow, enforcement.gpus if enforcement else None)
+            limits=limit_reports(
+                self.view.shadow,
+                enforcement.gpus if enforcement else None,
+                waits_s=enforcement.waits_s if enforcement else None,
+            )
             if self.view.shadow
             else {},
         )

@@ -1,14 +1,18 @@
 """The whole agent over GPUs in memory: from holders and annotations to the status, the series and what is set."""
 
 import asyncio
+import os
 import time
 from contextlib import asynccontextmanager
 
 import pytest
 
 from joulie_actuator import subsystems
+from joulie_actuator.server import Admission
 from joulie_agent.class_limits.shadow import ShadowLimits
-from joulie_agent.holders.answer import encode_answer
+from joulie_agent.holders.answer import encode_answer, now_socket
+from joulie_api.container_starts import HookState
+from joulie_containers.start_hook.controller import AskOutcome, ControllerLink, listening
 from joulie_core.class_caps import enforced_limit
 from joulie_core.holders.records import DeviceListing, ListedContainer, ListedPod, PluginDevice
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
@@ -28,7 +32,7 @@ async def holders(path, listed=lambda: LISTED):
         writer.write(encode_answer(DeviceListing(listed(), time.time()), 0.0))
         writer.close()
 
-    async with await asyncio.start_unix_server(answer, path):
+    async with await asyncio.start_unix_server(answer, path), await asyncio.start_unix_server(answer, now_socket(path)):
         yield
 
 
@@ -217,3 +221,62 @@ async def test_a_node_that_leaves_loses_its_limits(cluster, library, env, at_onc
         await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
         cluster.api.put(make_node("n1", managed=False))
         await asyncio.to_thread(wait_until, lambda: library.gpus[0].clock_mhz == 1980)
+
+
+@pytest.fixture
+async def start_hook(tmp_path, env):
+    """The start hook's socket, which the runtime asks."""
+    path = tmp_path / "start-hook.sock"
+    env["START_HOOK_SOCKET"] = str(path)
+    link = ControllerLink(10.0)
+    link.tell(HookState(registered=True, deadline_s=0.5))
+    async with listening(link, path, Admission(os.geteuid(), os.getegid())):
+        yield link
+
+
+async def test_a_limit_is_lifted_before_the_container_of_another_pod_starts(cluster, library, env, at_once, start_hook):
+    listed = LISTED
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"], lambda: listed):
+        await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+        assert (enforced(cluster)["liftedBy"], enforced(cluster)["liftedWithinSeconds"]) == ("BeforeStart", 0.5)
+        start_hook.tell(HookState(registered=True, deadline_s=10.0))
+
+        serve = cluster.api.put(started("serve", annotations={WORKLOAD_CLASS: "performance"}))
+        listed = (ListedPod("ml", "serve", LISTED[0].containers),)
+        assert library.gpus[0].clock_mhz == 1800
+        assert await start_hook.ask("ml", "serve", serve["metadata"]["uid"]) is AskOutcome.ANSWERED
+        assert library.gpus[0].clock_mhz == 1980
+
+        start_hook.tell(HookState(registered=False, deadline_s=0.5))
+        await cluster.api.wait_for(lambda: enforced(cluster).get("liftedBy") == "Polling")
+        assert enforced(cluster)["liftedWithinSeconds"] == 6
+    assert [each for each in cluster.api.requests if each.verb == "create" and "/events" in each.path] == []
+
+
+async def test_a_limit_that_cannot_be_lifted_before_a_start_is_an_event_of_the_pod(
+    cluster, library, env, at_once, start_hook
+):
+    listed = LISTED
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train")])
+    async with holders(env["HOLDERS_SOCKET"], lambda: listed):
+        await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+        library.clock_permitted = False
+        serve = cluster.api.put(started("serve", annotations={WORKLOAD_CLASS: "performance"}))
+        listed = (ListedPod("ml", "serve", LISTED[0].containers),)
+        assert await start_hook.ask("ml", "serve", serve["metadata"]["uid"]) is AskOutcome.ANSWERED
+        await cluster.api.wait_for(
+            lambda: any(each.verb == "create" and "/events" in each.path for each in cluster.api.requests)
+        )
+        library.clock_permitted = True
+        await asyncio.to_thread(wait_until, lambda: library.gpus[0].clock_mhz == 1980)
+
+    sent = next(each for each in cluster.api.requests if each.verb == "create" and "/events" in each.path)
+    assert (sent.path, sent.json()["involvedObject"]["uid"]) == (
+        "/api/v1/namespaces/ml/events",
+        serve["metadata"]["uid"],
+    )
+    assert (sent.json()["type"], sent.json()["reason"]) == ("Warning", "ClassLimitNotLifted")
+    assert "GPU GPU-a is still limited to 1800 MHz, held by pod ml/serve" in sent.json()["message"]

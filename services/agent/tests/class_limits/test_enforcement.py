@@ -10,7 +10,9 @@ from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import ErrorReply, GpuClassClocks
 from joulie_agent.class_limits import enforcement as module
+from joulie_agent.class_limits.before_start import LiftOutcome, StartLook
 from joulie_agent.class_limits.enforcement import (
+    HELD_BACK_S,
     LEASE_S,
     RECENT_S,
     RENEW_S,
@@ -332,3 +334,111 @@ def test_the_promise_is_that_of_the_parts():
     assert (LEASE_S, RENEW_S, RECENT_S) == (10.0, 3.0, 3.0)
     assert (module.STEP_S, module.DEADLINE_S, module.LIFTED_WITHIN_S) == (1.0, 5.0, 6.0)
     assert RECENT_S > INTERVAL_S + EXCHANGE_S, "a look that takes its time is not an old one"
+
+
+async def started(node, gpus, found=None):
+    """Take the start of a container with these GPUs; `found`: the decisions by the kubelet's new answer."""
+    node.found = node.found if found is None else found
+    sent = len(node.sent)
+    outcome = await node.enforcement.before_start(StartLook(node.held(RECENT_S), gpus))
+    return outcome, node.sent[sent:]
+
+
+async def test_the_limit_of_a_starting_containers_gpu_is_lifted_and_those_of_others_stay(node):
+    node.found = {"GPU-a": LIMITED, "GPU-b": LIMITED}
+    await node.settle()
+    outcome, sent = await started(node, frozenset({"GPU-a"}), {"GPU-a": PERFORMANCE, "GPU-b": LIMITED})
+    assert (outcome, sent) == (LiftOutcome(frozenset({"GPU-a"})), [{"GPU-b": 1800}])
+    assert node.in_force == {"GPU-b": 1800}
+
+
+async def test_a_limit_that_all_holders_allow_stays_when_a_container_of_theirs_starts(node):
+    await node.settle()
+    assert await started(node, frozenset({"GPU-a"})) == (LiftOutcome(), [])
+    assert await node.step(RENEW_S) == [{"GPU-a": 1800}]
+
+
+async def test_where_the_gpus_are_not_certain_all_limits_are_lifted(node):
+    node.found = {"GPU-a": LIMITED, "GPU-b": LIMITED}
+    await node.settle()
+    assert await started(node, None) == (LiftOutcome(frozenset({"GPU-a", "GPU-b"})), [{}])
+
+
+async def test_a_gpu_of_the_pod_that_nothing_is_known_of_is_held_back(node):
+    assert (await started(node, frozenset({"GPU-b"})))[0] == LiftOutcome()
+    node.found = {"GPU-b": LIMITED}
+    await node.step(SETTLED_S)
+    await node.step(HELD_BACK_S - SETTLED_S - 0.1)
+    assert node.in_force == {}
+
+
+async def test_a_late_look_that_shows_the_earlier_pod_does_not_set_the_limit_again(node):
+    await node.settle()
+    await started(node, frozenset({"GPU-a"}), {"GPU-a": PERFORMANCE})
+    # The kubelet's answers are late: each look shows what was before the start.
+    node.found = {"GPU-a": LIMITED}
+    sent = []
+    for _ in range(round(HELD_BACK_S + SETTLED_S) - 1):
+        sent += await node.step()
+    assert (sent, node.in_force) == ([], {})
+    # From here on none does, and the decision has been the same for a while.
+    await node.step()
+    assert await node.step(SETTLED_S) == [{"GPU-a": 1800}]
+
+
+async def test_a_start_resets_the_time_of_a_decision_that_is_about_to_count(node):
+    await node.step()
+    await node.step(SETTLED_S - 0.1)
+    assert await started(node, frozenset({"GPU-a"}), {"GPU-a": PERFORMANCE}) == (LiftOutcome(), [])
+    node.found = {"GPU-a": LIMITED}
+    await node.step(0.2)
+    assert (node.in_force, node.enforcement.gpus["GPU-a"].reason) == ({}, EnforcedReason.NOT_SETTLED)
+
+
+async def test_a_limit_that_cannot_be_lifted_before_a_start_is_named_and_tried_again(node):
+    await node.settle()
+    node.refuses = frozenset({"GPU-a"})
+    outcome, _ = await started(node, frozenset({"GPU-a"}), {"GPU-a": PERFORMANCE})
+    assert outcome.lifted == frozenset()
+    assert outcome.left == {
+        "GPU-a": "GPU GPU-a is still limited to 1800 MHz, held by pod ml/serve: insufficient permissions"
+    }
+    node.refuses = frozenset()
+    assert await node.step() == [{}]
+    assert node.in_force == {}
+
+
+async def test_without_an_answer_of_the_actuator_a_limit_of_an_earlier_agent_is_not_known_to_be_lifted(node):
+    node.reply = HardwareFailure(Reason.UNREACHABLE, "gone")
+    outcome, sent = await started(node, frozenset({"GPU-a"}), {"GPU-a": PERFORMANCE})
+    assert (list(outcome.left), sent) == (["GPU-a"], [{}])
+
+
+async def test_a_defect_of_the_decision_lifts_before_a_start(node):
+    await node.settle()
+    node.defect = ArithmeticError("a defect")
+    outcome, sent = await started(node, frozenset({"GPU-a"}))
+    assert (outcome, sent) == (LiftOutcome(frozenset({"GPU-a"})), [{}])
+
+
+async def test_a_start_waits_for_the_request_of_a_step_and_has_the_last_word(node):
+    await node.step()
+    sending, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(clocks_mhz):
+        if clocks_mhz:
+            sending.set()
+            await go.wait()
+        node.in_force = dict(clocks_mhz)
+        return GpuClassClocks(limits_mhz=dict(clocks_mhz), failures={})
+
+    node.send_as = hold
+    step = asyncio.create_task(node.step(SETTLED_S))
+    await sending.wait()
+    start = asyncio.create_task(started(node, frozenset({"GPU-a"}), {"GPU-a": PERFORMANCE}))
+    await asyncio.sleep(0)
+    assert not start.done()
+    go.set()
+    outcome, _ = await start
+    await step
+    assert (outcome, node.in_force, node.sent[-1]) == (LiftOutcome(frozenset({"GPU-a"})), {}, {})

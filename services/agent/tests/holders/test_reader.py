@@ -8,7 +8,7 @@ from services.agent.tests.holders.scripted_kubelet import container, pod
 
 from joulie_actuator.server import Admission, Peer
 from joulie_agent.holders import reader as reader_module
-from joulie_agent.holders.answer import MOST_BYTES, decode_answer, encode_answer, fetch_answer
+from joulie_agent.holders.answer import MOST_BYTES, decode_answer, encode_answer, fetch_answer, now_socket
 from joulie_agent.holders.process import run
 from joulie_agent.holders.reader import HoldersReader, serving
 from joulie_agent.holders.settings import HoldersSettings
@@ -48,9 +48,11 @@ class Kubelet:
     def __init__(self, *answers):
         self.answers = list(answers)
         self.asked = 0
+        self.was_asked = asyncio.Event()
 
     async def list(self):
         self.asked += 1
+        self.was_asked.set()
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
         if isinstance(answer, float):
             await asyncio.sleep(answer)
@@ -103,13 +105,13 @@ async def test_the_kubelet_is_asked_once_a_second_and_a_failure_replaces_the_ans
     late = NoListing(HolderReason.KUBELET_LATE, "no answer within 2 s")
     kubelet = Kubelet(LISTING, late, replace(LISTING, pods=()))
     reader = HoldersReader(kubelet.list)
-    assert decode_answer(reader.answer()).reason is HolderReason.KUBELET_SILENT
+    assert decode_answer(await reader.answer()).reason is HolderReason.KUBELET_SILENT
     task = asyncio.create_task(reader.run())
     try:
         found = []
         for _ in range(3):
             await asyncio.sleep(0.5)
-            found.append((decode_answer(reader.answer()), kubelet.asked))
+            found.append((decode_answer(await reader.answer()), kubelet.asked))
             await asyncio.sleep(0.5)
         assert found == [(LISTING, 1), (late, 2), (replace(LISTING, pods=()), 3)]
     finally:
@@ -122,11 +124,32 @@ async def test_an_answer_ages_while_the_next_one_does_not_come(looptime):
     task = asyncio.create_task(reader.run())
     try:
         await asyncio.sleep(2.9)
-        assert decode_answer(reader.answer()) == LISTING
+        assert decode_answer(await reader.answer()) == LISTING
         await asyncio.sleep(0.2)
-        assert decode_answer(reader.answer()).reason is HolderReason.ANSWER_OLD
+        assert decode_answer(await reader.answer()).reason is HolderReason.ANSWER_OLD
     finally:
         task.cancel()
+
+
+async def test_a_question_that_is_asked_now_is_not_answered_by_an_earlier_answer(tmp_path):
+    newer = replace(LISTING, pods=())
+    kubelet = Kubelet(LISTING, newer)
+    reader, path = HoldersReader(kubelet.list), tmp_path / "holders-now.sock"
+    task = asyncio.create_task(reader.run())
+    async with serving(reader.answer_now, path, Admission(uid=os.geteuid(), gid=os.getegid())):
+        await kubelet.was_asked.wait()
+        assert await fetch_answer(str(path)) == newer
+    task.cancel()
+
+
+@pytest.mark.looptime
+async def test_an_answer_that_took_long_is_as_old_as_its_question(looptime):
+    reader = HoldersReader(Kubelet(3.5).list)
+    assert decode_answer(await reader.answer_now()).reason is HolderReason.ANSWER_OLD
+
+
+def test_the_second_socket_lies_beside_the_first():
+    assert now_socket("/run/joulie/holders.sock") == "/run/joulie/holders-now.sock"
 
 
 async def test_no_process_is_a_reason(tmp_path):
@@ -167,7 +190,7 @@ async def test_a_process_that_sends_too_much_is_cut_off(tmp_path):
 async def test_a_peer_that_is_not_admitted_gets_nothing(tmp_path, monkeypatch):
     reader, path = HoldersReader(Kubelet(LISTING).list), tmp_path / "holders.sock"
     controller = os.geteuid() + 10
-    async with serving(reader, path, Admission(uid=controller, gid=os.getegid())):
+    async with serving(reader.answer, path, Admission(uid=controller, gid=os.getegid())):
         monkeypatch.setattr(reader_module, "peer_of", lambda _: Peer(1, uid=controller + 1, gid=os.getegid()))
         assert (await fetch_answer(str(path))).reason is HolderReason.ANSWER_MALFORMED
         monkeypatch.setattr(reader_module, "peer_of", lambda _: Peer(1, uid=controller, gid=os.getegid()))
@@ -194,9 +217,12 @@ async def test_the_process_gives_the_controller_what_the_kubelet_lists(kubelet, 
             assert not task.done()
             await asyncio.sleep(0.01)
     assert path.stat().st_mode & 0o777 == 0o660
+    second = path.with_name("holders-now.sock")
+    assert second.stat().st_mode & 0o777 == 0o660
+    assert (await fetch_answer(str(second))).pods == found.pods
     apps[0].stop()
     await task
 
     device = PluginDevice("nvidia.com/gpu", "GPU-a")
     assert found.pods == (ListedPod("team", "train", (ListedContainer("main", (device,)),)),)
-    assert not path.exists()
+    assert (path.exists(), second.exists()) == (False, False)

@@ -1,4 +1,4 @@
-"""`joulie-containers`: the resource manager, the node agent, and the actuator that both may be used beside.
+"""`joulie-containers`: the resource manager, the node agent, the start hook, and the actuator that may be used beside.
 
 Modules are imported by the command that uses them, which keeps the actuator's memory small.
 """
@@ -11,6 +11,7 @@ from joulie_actuator import commands
 COMMANDS: Final = {
     "manager": "place the containers of this node on CPUs and memory nodes, as an NRI plugin",
     "node-agent": "give the resource manager its configuration from custom resources, and publish what it reports",
+    "start-hook": "let the agent lift limits of GPUs before a container starts, as an NRI plugin",
     **commands.COMMANDS,
 }
 _USAGE: Final = 2
@@ -27,6 +28,10 @@ def main() -> NoReturn:
             from joulie_containers.node_agent import process as node_agent  # noqa: PLC0415
 
             node_agent.main(arguments)
+        case ["start-hook", *arguments]:
+            from joulie_containers.start_hook import process as start_hook  # noqa: PLC0415
+
+            start_hook.main(arguments)
         case [command, *arguments] if command in commands.COMMANDS:
             sys.exit(commands.run(command, arguments))
         case ["-h" | "--help"]:

@@ -123,12 +123,18 @@ def _limit_lines(devices: Sequence[DeviceReport], width: int | None) -> list[Lin
             if message:
                 lines += _note(device, message, width)
     if enforced:
-        longest_s = max(each.lifted_within_seconds for each in enforced)
-        lines += [
-            line(),
-            line(f"They are lifted by polling: a pod that did not consent may run limited for {longest_s} s."),
-        ]
+        lines += [line(), *paragraph(_promise(enforced), width=width)]
     return lines
+
+
+def _promise(enforced: Sequence[EnforcedLimitReport]) -> str:
+    longest_s = max(each.lifted_within_seconds for each in enforced)
+    if all(each.lifted_by == "BeforeStart" for each in enforced):
+        return (
+            f"They are lifted before a container starts, which waits {longest_s:g} s at most: an Event of its pod "
+            "names a limit that was not lifted by then."
+        )
+    return f"They are lifted by polling: a pod that did not consent may run limited for {longest_s:g} s."
 
 
 def _limit_row(device: DeviceReport, limit: ClassLimitReport, *, is_enforced: bool) -> tuple[Cell, ...]:

@@ -5,7 +5,7 @@ after that has been so for a while; and that it is not wanted any more as soon a
 Source: docs/decisions/0054-class-limits-enforced.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -67,7 +67,12 @@ class EnforcedClocks:
     candidates: Mapping[str, EnforceableClock] = field(default_factory=dict)
 
     def after(
-        self, found: Mapping[str, HeldLimit] | None, now_s: float, *, controlled: bool = True
+        self,
+        found: Mapping[str, HeldLimit] | None,
+        now_s: float,
+        *,
+        controlled: bool = True,
+        held_back: Collection[str] = (),
     ) -> "EnforcedClocks":
         """Return the clocks after a look at the holders.
 
@@ -75,8 +80,14 @@ class EnforcedClocks:
             found: the decision for each GPU; None where what holds them is not known.
             now_s: seconds of a clock that does not go back.
             controlled: whether the GPUs are this agent's to limit.
+            held_back: UUIDs of GPUs whose decision does not count yet: their time starts afterwards.
         """
         judged = {uuid: enforceable(each) for uuid, each in (found or {}).items()}
+        judged |= {
+            uuid: EnforcedReason.NOT_SETTLED
+            for uuid, each in judged.items()
+            if uuid in held_back and isinstance(each, int)
+        }
         if not controlled:
             return EnforcedClocks(reasons=dict.fromkeys(judged, EnforcedReason.NOT_CONTROLLED))
         candidates = {uuid: self._candidate(uuid, mhz, now_s) for uuid, mhz in judged.items() if isinstance(mhz, int)}

@@ -151,7 +151,7 @@ class _Claims:
         for container in listed.containers:
             uid = pod.uid if pod is not None and reason is HolderReason.CLASS_UNKNOWN else ""
             holder = Holder(listed.namespace, listed.name, container.name, workload_class, uid)
-            for name, traced in _traced(container, self._index):
+            for name, traced in traced_devices(container, self._index):
                 self._hold(holder, reason, name, traced)
 
     def _hold(self, holder: Holder, reason: HolderReason, name: str, traced: Traced) -> None:
@@ -184,14 +184,14 @@ class _Claims:
         for key, pod in self._pods.items():
             if not pod.active:
                 continue
-            for vendor in _lacking(pod, containers.get(key, ())):
+            for vendor in lacking(pod, containers.get(key, ())):
                 holder = Holder(pod.namespace, pod.name, "", pod.workload_class)
                 message = f"{_named(holder)} requests GPUs that the kubelet does not list for it"
                 claimant = _Claimant(holder, HolderReason.NOT_LISTED, message)
                 self._perhaps.setdefault(vendor, []).append(claimant)
 
 
-def _traced(container: ListedContainer, index: GpuIndex) -> Iterable[tuple[str, Traced]]:
+def traced_devices(container: ListedContainer, index: GpuIndex) -> Iterable[tuple[str, Traced]]:
     """Return each device of a container once, with the GPU that it leads to."""
     for device in dict.fromkeys(container.devices):
         yield f"{device.resource} {device.device_id}", index.of_plugin(device)
@@ -199,7 +199,7 @@ def _traced(container: ListedContainer, index: GpuIndex) -> Iterable[tuple[str, 
         yield f"{claimed.driver} {claimed.device}", index.of_claim(claimed)
 
 
-def _lacking(pod: NodePod, containers: Iterable[ListedContainer]) -> frozenset[str]:
+def lacking(pod: NodePod, containers: Iterable[ListedContainer]) -> frozenset[str]:
     """Return the vendors of which a pod has, or is about to get, devices that the kubelet does not list."""
     listed = tuple(containers)
     named = {name for container in listed for name in container.claims}

@@ -76,9 +76,11 @@ class EnforcedLimitReport(Model):
     message: Annotated[Text, BeforeValidator(cut_text(300))] = ""
     """Details for people; of a limit that is not lifted, the GPU and the pods that hold it."""
     lifted_by: _Name = ""
-    """Way in which a limit is lifted when other pods come: `Polling`, after the fact."""
-    lifted_within_seconds: Count = 0
-    """Longest time that such a pod may have the device under the limit, without the time of the driver."""
+    """Way in which a limit is lifted when other pods come: `BeforeStart` of their containers, which wait for it, or
+    `Polling`, after the fact."""
+    lifted_within_seconds: Annotated[float, Field(ge=0)] = 0
+    """With `Polling`, the longest time that such a pod may have the device under the limit, without the time of the
+    driver; with `BeforeStart`, how long its containers wait at most: lifting is tried again after that."""
 
 
 class ClassLimitReport(Model):

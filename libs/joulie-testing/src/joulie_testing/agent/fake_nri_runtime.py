@@ -44,6 +44,8 @@ class FakeNriRuntime:
         self.running: dict[str, nri.LinuxResources] = {}
         #: Ids of containers whose unsolicited updates fail.
         self.refuse_updates: set[str] = set()
+        #: The events that each plugin has subscribed to, as it answered Configure.
+        self.subscribed: list[int] = []
         #: Every update that a plugin has requested, in order.
         self.updates: list[nri.ContainerUpdate] = []
         self.request_timeout_s = request_timeout_s
@@ -86,7 +88,7 @@ class FakeNriRuntime:
             registration_timeout=5000,
             request_timeout=round(self.request_timeout_s * 1000),
         )
-        await self._call("Configure", configure, nri.ConfigureResponse)
+        self.subscribed.append((await self._call("Configure", configure, nri.ConfigureResponse)).events)
         async with self._turn:
             self._update(await self._synchronize())
         return identity

@@ -3,7 +3,8 @@
 Guarantees that a limit is wanted only while the last look at the holders is recent and allows it; that one which is not
 wanted any more is lifted at the next step, and that this is tried again at each step until it is done; that a step has
 a deadline; and that limits end without this process, since their lease is short. A defect of the decision lifts.
-Source: docs/decisions/0054-class-limits-enforced.md.
+`before_start` lifts for containers that are about to start, and holds back what a late look at the holders would set.
+Source: docs/decisions/0054-class-limits-enforced.md, docs/decisions/0059-limits-lifted-before-start.md.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import structlog
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import ErrorReply, GpuClassClocks
+from joulie_agent.class_limits.before_start import LiftOutcome, StartLook, not_allowed
 from joulie_agent.holders.answer import EXCHANGE_S, MOST_AGE_S
 from joulie_agent.holders.follow import INTERVAL_S
 from joulie_api.failure_log import FailureLog
@@ -38,6 +40,8 @@ RENEW_S: Final = 3.0
 #: Longest time from the kubelet's assignment of a device to the step that lifts its limit, while the agent runs: the
 #: age of an answer, the time to fetch it, and those to the next look. The time of the driver comes on top.
 LIFTED_WITHIN_S: Final = MOST_AGE_S + EXCHANGE_S + INTERVAL_S + EXCHANGE_S
+#: After the start of a container, until no look counts whose answer of the kubelet may be older than the start.
+HELD_BACK_S: Final = RECENT_S + MOST_AGE_S + EXCHANGE_S
 _WORK: Final = "limits by class to be set"
 
 _log = structlog.get_logger()
@@ -56,6 +60,8 @@ class EnforcementSources:
     controlled: Callable[[], bool]
     #: Sets clocks in MHz, by UUID, for a lease in seconds, in place of those before.
     send: SendClocks
+    #: How long containers wait until limits are lifted, in seconds; None where none waits.
+    waits_s: Callable[[], float | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,10 @@ class ClassLimitEnforcement:
         self._clocks = EnforcedClocks()
         self._hardware = _Hardware()
         self._woken = asyncio.Event()
+        #: Of steps: what one has read must not be sent after what a later one has.
+        self._turn = asyncio.Lock()
+        #: Until when the decision about a GPU does not count, by UUID.
+        self._held_back: dict[str, float] = {}
         self._log = FailureLog(_log, failed="limit by class not as wanted", recovered="limit by class as wanted again")
         self.counts = EnforcementCounts()
         #: By UUID.
@@ -140,9 +150,29 @@ class ClassLimitEnforcement:
 
     async def step(self) -> None:
         """Set what is wanted and lift what is not."""
-        now = self._clock()
-        held = self._sources.held(RECENT_S)
-        self._clocks = self._clocks.after(self._decided(held), now, controlled=self._sources.controlled())
+        async with self._turn:
+            held, now = self._sources.held(RECENT_S), self._clock()
+            await self._step(held, self._decided(held), now)
+
+    async def before_start(self, look: StartLook) -> LiftOutcome:
+        """Lift the limits of GPUs whose containers are about to start, but those that all holders allow."""
+        async with self._turn:
+            found, now, before = self._decided(look.held), self._clock(), self._hardware.limits_mhz
+            uuids = not_allowed(look, found or {}, before)
+            self._held_back |= dict.fromkeys(uuids, now + HELD_BACK_S)
+            await self._step(look.held, found, now)
+            return LiftOutcome(uuids & before.keys() - self._hardware.limits_mhz.keys(), self._left(uuids))
+
+    def _left(self, uuids: frozenset[str]) -> Mapping[str, str]:
+        if self._hardware.sent is None:
+            unknown = "it is not known whether the GPU is limited, without an answer of the actuator"
+            return {uuid: self.gpus[uuid].message or unknown if uuid in self.gpus else unknown for uuid in uuids}
+        return {uuid: self.gpus[uuid].message for uuid in uuids & self._hardware.limits_mhz.keys()}
+
+    async def _step(self, held: Sequence[HeldDevice] | None, found: Mapping[str, HeldLimit] | None, now: float) -> None:
+        self._held_back = {uuid: until for uuid, until in self._held_back.items() if until > now}
+        controlled = self._sources.controlled()
+        self._clocks = self._clocks.after(found, now, controlled=controlled, held_back=self._held_back)
         self._note_lifting(now)
         if self._is_due(now):
             await self._send(now)
@@ -152,6 +182,11 @@ class ClassLimitEnforcement:
     def without_consent(self) -> int:
         """GPUs with a limit that nothing allows any more, which is not lifted yet."""
         return len(self._hardware.lifting_since)
+
+    @property
+    def waits_s(self) -> float | None:
+        """How long containers wait until limits are lifted, in seconds; None where limits are lifted by polling."""
+        return self._sources.waits_s()
 
     @property
     def limited(self) -> int:

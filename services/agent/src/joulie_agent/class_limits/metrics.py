@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import Metric
 
 from joulie_agent.class_limits.enforcement import ClassLimitEnforcement
 from joulie_agent.class_limits.shadow import ShadowState, is_limited
+from joulie_agent.class_limits.starts import ContainerStarts
 from joulie_api.metrics import counter, gauge
 from joulie_core.class_caps.limit_effect import EffectBand, NotStated
 
@@ -92,6 +93,23 @@ def enforcement_families(node: str, enforced: ClassLimitEnforcement) -> Iterator
         "GPUs whose limit by class was not set, or not lifted, by one request; it is sent again.",
         ("node", "action"),
         [((node, "set"), counts.failed_sets), ((node, "lift"), counts.failed_lifts)],
+    )
+
+
+def start_families(node: str, starts: ContainerStarts) -> Iterator[Metric]:
+    """Yield the series of the containers that wait until limits are lifted, on a node."""
+    yield gauge(
+        "joulie_class_limit_waits_seconds",
+        "How long containers wait until limits by class are lifted; no sample while these are lifted by polling.",
+        ("node",),
+        [((node,), starts.waits_s)],
+    )
+    yield counter(
+        "joulie_class_limit_limited_starts_total",
+        "Containers that were, or perhaps were, started while a GPU of their pod had a limit by class that was to be "
+        "lifted.",
+        ("node",),
+        [((node,), starts.limited_starts)],
     )
 
 

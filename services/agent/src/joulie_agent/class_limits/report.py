@@ -8,32 +8,34 @@ from joulie_agent.class_limits.shadow import ShadowLimit, ShadowState
 from joulie_core.class_caps.limit_effect import EffectBand, NotStated
 from joulie_core.kinds.held_devices import BandReport, ClassLimitNow, ClassLimitReport, EnforcedLimitReport
 
-#: The only way that is built.
+#: Ways in which a limit is lifted when other pods come.
 POLLING: Final = "Polling"
+BEFORE_START: Final = "BeforeStart"
 
 
 def limit_reports(
-    state: ShadowState, enforced: Mapping[str, EnforcedGpu] | None = None
+    state: ShadowState, enforced: Mapping[str, EnforcedGpu] | None = None, *, waits_s: float | None = None
 ) -> Mapping[str, ClassLimitReport]:
     """Return the report of each limit, by UUID.
 
     Args:
         state: the limits as they are computed.
         enforced: those that are set; None where none is.
+        waits_s: how long containers wait until limits are lifted, in seconds; None where none waits.
     """
     return {
-        uuid: _report(each, None if enforced is None else _enforced(enforced.get(uuid)))
+        uuid: _report(each, None if enforced is None else _enforced(enforced.get(uuid), waits_s))
         for uuid, each in (state.limits or {}).items()
     }
 
 
-def _enforced(found: EnforcedGpu | None) -> EnforcedLimitReport:
+def _enforced(found: EnforcedGpu | None, waits_s: float | None) -> EnforcedLimitReport:
     return EnforcedLimitReport(
         reason=found.reason if found else "",
         limit_mhz=found.limit_mhz if found else None,
         message=found.message if found else "",
-        lifted_by=POLLING,
-        lifted_within_seconds=round(LIFTED_WITHIN_S),
+        lifted_by=POLLING if waits_s is None else BEFORE_START,
+        lifted_within_seconds=LIFTED_WITHIN_S if waits_s is None else waits_s,
     )
 
 

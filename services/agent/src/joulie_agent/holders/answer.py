@@ -1,9 +1,11 @@
 """The answer that the controller gets from the process that asks the kubelet: one line of JSON per connection.
 
-The server writes it and closes; nothing is read from the client. Either side bounds it.
+The server writes it and closes; nothing is read from the client. Either side bounds it. On a second socket the kubelet
+is asked after the client has connected.
 """
 
 import asyncio
+from pathlib import PurePath
 from typing import Annotated, Final
 
 import msgspec
@@ -20,6 +22,7 @@ MOST_BYTES: Final = 16 << 20
 MOST_AGE_S: Final = 3.0
 #: For the whole exchange: the answer is there already.
 EXCHANGE_S: Final = 1.0
+_NOW_SUFFIX: Final = "-now"
 _LONGEST_MESSAGE: Final = 300
 
 
@@ -62,6 +65,12 @@ def decode_answer(line: bytes) -> DeviceListing | NoListing:
     if answer.age_s > MOST_AGE_S:
         return NoListing(HolderReason.ANSWER_OLD, f"the kubelet was asked more than {MOST_AGE_S:g} s ago")
     return DeviceListing(answer.pods, answer.asked_at_s)
+
+
+def now_socket(socket: str) -> str:
+    """Return the socket beside the given one on which the kubelet is asked anew for each client."""
+    path = PurePath(socket)
+    return str(path.with_name(f"{path.stem}{_NOW_SUFFIX}{path.suffix}"))
 
 
 async def fetch_answer(socket: str) -> DeviceListing | NoListing:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from joulie_actuator.server import Admission
+from joulie_agent.holders.answer import now_socket
 from joulie_agent.holders.kubelet import KubeletClient
 from joulie_agent.holders.reader import HoldersReader, serving
 from joulie_agent.holders.settings import HoldersSettings
@@ -39,7 +40,8 @@ async def run(settings: HoldersSettings, *, on_start: Callable[[App], None] = la
         reader = HoldersReader(kubelet.list)
         async with (
             App(settings, service=SERVICE, version=VERSION) as app,
-            serving(reader, Path(settings.holders_socket), admission),
+            serving(reader.answer, Path(settings.holders_socket), admission),
+            serving(reader.answer_now, Path(now_socket(settings.holders_socket)), admission),
         ):
             app.spawn("kubelet", reader.run())
             on_start(app)

@@ -20,7 +20,7 @@ from joulie_core.holders.records import DeviceListing, HolderReason, NoListing
 
 #: From one question to the next. The kubelet allows its clients 100 a second.
 INTERVAL_S: Final = 1.0
-#: Connections that wait to be served, and how long one may take to read the answer.
+#: Connections that wait to be served, and how long one may take to get and to read the answer.
 _MOST_CONNECTIONS: Final = 4
 _WRITE_S: Final = 1.0
 #: Owner and group may connect.
@@ -53,17 +53,23 @@ class HoldersReader:
         else:
             self._failures.recovered()
 
-    def answer(self) -> bytes:
-        """Return the answer as it is sent now."""
+    async def answer(self) -> bytes:
+        """Return the last answer as it is sent now."""
         return encode_answer(self._last, max(0.0, asyncio.get_running_loop().time() - self._asked_at))
+
+    async def answer_now(self) -> bytes:
+        """Return the answer to a question that is asked now."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        return encode_answer(await self._ask(), max(0.0, loop.time() - asked_at))
 
 
 @asynccontextmanager
-async def serving(reader: HoldersReader, path: Path, admission: Admission) -> AsyncIterator[None]:
+async def serving(answer: Callable[[], Awaitable[bytes]], path: Path, admission: Admission) -> AsyncIterator[None]:
     """Give the answer to every admitted peer that connects to a socket, in place of a file left there.
 
     Args:
-        reader: what it is taken from.
+        answer: returns it.
         path: the socket; its directory is created if it is missing.
         admission: user and group that are served, besides root; the socket belongs to the group.
 
@@ -76,7 +82,7 @@ async def serving(reader: HoldersReader, path: Path, admission: Admission) -> As
         try:
             if not slots.locked() and admission.admits(peer_of(writer.get_extra_info("socket"))):
                 async with slots, asyncio.timeout(_WRITE_S):
-                    writer.write(reader.answer())
+                    writer.write(await answer())
                     await writer.drain()
                     writer.write_eof()
         except (OSError, TimeoutError):

@@ -19,12 +19,12 @@ from joulie_api.client import KubeClient
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
+from joulie_api.pod_events import PodEvents
 from joulie_api.reflector import Reflector
 from joulie_api.resources import ADJUSTMENTS
 from joulie_containers.node_agent.names import FIELD_MANAGER
 from joulie_containers.node_agent.node_changes import NodeChanges
 from joulie_containers.node_agent.objects import POLICY_RESOURCES, Entry, NodeObject, ObjectKey, decode_object
-from joulie_containers.node_agent.pod_events import PodEvents
 from joulie_containers.node_agent.published import StatePublisher
 from joulie_containers.node_agent.pusher import PACE, Pace, Pusher
 from joulie_containers.node_agent.selection import Selection, select

@@ -17,7 +17,7 @@ from joulie_api.failure_log import FailureLog
 from joulie_containers.nri.handler import NriDisconnectedError, NriHandler, NriRequestError, RuntimeInfo
 from joulie_containers.nri.mux import Trunk
 from joulie_containers.nri.proto.nri_pb2 import ContainerUpdate
-from joulie_containers.nri.registration import Registration
+from joulie_containers.nri.registration import EVENTS, Registration
 
 #: Environment variable with the descriptor of the connected socket, where the runtime has started this process.
 PLUGIN_SOCKET: Final = "NRI_PLUGIN_SOCKET"
@@ -42,6 +42,8 @@ class NriEndpoint:
     #: Two digits: the order in which the runtime calls plugins.
     index: str
     path: Path = DEFAULT_SOCKET
+    #: What the runtime asks for, one bit for each event.
+    events: int = EVENTS
     #: An open connection from the runtime that started this process; then there is no other.
     descriptor: int | None = None
 
@@ -148,6 +150,7 @@ class NriConnection:
             Trunk(reader, writer),
             name=endpoint.name,
             index=endpoint.index,
+            events=endpoint.events,
             on_registered=self._on_registered,
         )
         self._registration = registration

@@ -37,6 +37,8 @@ EVENTS: Final = sum(
         nri.REMOVE_CONTAINER,
     )
 )
+#: Those of a plugin that is asked before a container is created, and learns nothing else.
+CREATE_EVENTS: Final = 1 << (nri.CREATE_CONTAINER - 1)
 #: The version whose messages `nri.proto` follows.
 NRI_VERSION: Final = "v0.12.0"
 
@@ -58,10 +60,18 @@ class Registration:
     """Serves a runtime on one stream."""
 
     def __init__(
-        self, handler: NriHandler, trunk: Trunk, *, name: str, index: str, on_registered: Callable[[], None]
+        self,
+        handler: NriHandler,
+        trunk: Trunk,
+        *,
+        name: str,
+        index: str,
+        on_registered: Callable[[], None],
+        events: int = EVENTS,
     ) -> None:
-        """Prepare to register a plugin; `on_registered` is called when it is."""
+        """Prepare to register a plugin for events; `on_registered` is called when it is."""
         self._handler = handler
+        self._events = events
         self._on_registered = on_registered
         self._trunk = trunk
         self._identity = nri.RegisterPluginRequest(plugin_name=name, plugin_idx=index, nri_version=NRI_VERSION)
@@ -206,7 +216,7 @@ class Registration:
             config=request.config,
         )
         await self._handler.configure(self.runtime)
-        return nri.ConfigureResponse(events=EVENTS)
+        return nri.ConfigureResponse(events=self._events)
 
     async def _synchronize(self, request: nri.SynchronizeRequest) -> Message:
         if self.runtime is None:

@@ -1,4 +1,4 @@
-"""Warnings of the resource manager about pods, as Events in their namespaces.
+"""Warnings about pods, as Events in their namespaces.
 
 An Event is best effort: a full queue drops the oldest, one that cannot be written is dropped, and one that was written
 is not repeated for a while, since a pod that is restarted brings the same warnings again.
@@ -7,6 +7,7 @@ is not repeated for a while, since a pod that is restarted brings the same warni
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -15,7 +16,6 @@ from joulie_api.client import KubeClient
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.resources import EVENTS, PODS
-from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 
@@ -31,6 +31,18 @@ _NAME_LIMIT: Final = 220
 _log = structlog.get_logger()
 
 _Key = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodWarning:
+    """One warning about a pod."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    #: In CamelCase.
+    reason: str
+    message: str
 
 
 class PodEvents:
@@ -50,14 +62,14 @@ class PodEvents:
         self._node = node
         self._wall_time = wall_time
         self._interval_s = interval_s
-        self._waiting: OrderedDict[_Key, pb.PodEvent] = OrderedDict()
+        self._waiting: OrderedDict[_Key, PodWarning] = OrderedDict()
         #: When each was queued last.
         self._recent: OrderedDict[_Key, float] = OrderedDict()
         self._wake = asyncio.Event()
         self._written = 0
         self._failures = FailureLog(_log, failed="event write failed", recovered="event write recovered")
 
-    def record(self, event: pb.PodEvent) -> None:
+    def record(self, event: PodWarning) -> None:
         """Queue an Event, unless an equal one was queued lately."""
         now, key = self._wall_time(), (event.namespace, event.pod, event.pod_uid, event.reason, event.message)
         if not event.namespace or not event.pod:
@@ -84,7 +96,7 @@ class PodEvents:
                 self._failures.recovered()
             await asyncio.sleep(self._interval_s)
 
-    def _body(self, event: pb.PodEvent) -> dict[str, Any]:
+    def _body(self, event: PodWarning) -> dict[str, Any]:
         self._written += 1
         now = self._wall_time()
         time = rfc3339(now, timespec="seconds")

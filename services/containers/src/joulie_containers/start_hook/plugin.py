@@ -1,0 +1,91 @@
+"""The start hook as a plugin: each new container waits until the controller lets it start, and is never changed.
+
+Guarantees that a container is created whatever happens here: an answer that is late, or a controller that is not there,
+delays it by the deadline at most.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from joulie_api.container_starts import HookState
+from joulie_containers.nri.handler import RuntimeInfo
+from joulie_containers.nri.proto.nri_pb2 import (
+    Container,
+    CreateContainerResponse,
+    LinuxResources,
+    PodSandbox,
+    StopContainerResponse,
+    SynchronizeResponse,
+    UpdateContainerResponse,
+)
+from joulie_containers.start_hook.controller import AskOutcome, ControllerLink
+
+#: Of the time after which a runtime disconnects a plugin.
+_SHARE_OF_TIMEOUT: Final = 0.5
+
+
+class StartHook:
+    """Asks the controller before each container is created: an `NriHandler`.
+
+    Args:
+        link: asks it.
+        deadline_s: how long a container waits, in seconds.
+        clock: seconds of a clock that does not go back.
+    """
+
+    def __init__(self, link: ControllerLink, deadline_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link = link
+        self._clock = clock
+        self._configured_s = self._deadline_s = deadline_s
+        #: Containers since this process has started, by the end of the question, and the time that they waited.
+        self.outcomes: Counter[AskOutcome] = Counter()
+        self.waited_s = 0.0
+        self.longest_wait_s = 0.0
+
+    async def configure(self, runtime: RuntimeInfo) -> None:
+        """Keep the deadline well below that of the runtime."""
+        self._deadline_s = min(self._configured_s, runtime.request_timeout_s * _SHARE_OF_TIMEOUT)
+
+    async def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> SynchronizeResponse:
+        """Tell the controller that containers wait from here on; those that run stay as they are."""
+        del pods, containers
+        self._link.tell(HookState(registered=True, deadline_s=self._deadline_s))
+        return SynchronizeResponse()
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
+        """Return without a change when the container may start, or when its deadline is over."""
+        del container
+        asked_at = self._clock()
+        outcome = await self._link.ask(pod.namespace, pod.name, pod.uid)
+        waited_s = self._clock() - asked_at
+        self.outcomes[outcome] += 1
+        self.waited_s += waited_s
+        self.longest_wait_s = max(self.longest_wait_s, waited_s)
+        return CreateContainerResponse()
+
+    async def ignore_pod(self, pod: PodSandbox) -> None:
+        """Do nothing; the plugin does not ask for this event."""
+
+    async def ignore_container(self, pod: PodSandbox, container: Container) -> None:
+        """Do nothing; the plugin does not ask for this event."""
+
+    run_pod = stop_pod = remove_pod = ignore_pod
+    start_container = container_running = remove_container = ignore_container
+
+    async def update_container(
+        self, pod: PodSandbox, container: Container, resources: LinuxResources
+    ) -> UpdateContainerResponse:
+        """Change nothing; the plugin does not ask for this event."""
+        del pod, container, resources
+        return UpdateContainerResponse()
+
+    async def stop_container(self, pod: PodSandbox, container: Container) -> StopContainerResponse:
+        """Change nothing; the plugin does not ask for this event."""
+        del pod, container
+        return StopContainerResponse()
+
+    async def disconnected(self) -> None:
+        """Tell the controller that containers do not wait any more."""
+        self._link.tell(HookState(registered=False, deadline_s=self._deadline_s))
