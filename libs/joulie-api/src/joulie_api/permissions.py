@@ -32,6 +32,7 @@ from joulie_api.resources import (
     PERSISTENT_VOLUMES,
     PODS,
     POWER_DOMAINS,
+    POWER_EVENTS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -210,6 +211,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((SECRETS,), ("get",), by_name=True, reason="Credentials of BMCs, and what verifies them."),
             ),
         ),
+        "ven": Permissions(cluster=(Grant((POWER_EVENTS,), ("list", "create", "patch", "delete")),)),
     }
 )
 
