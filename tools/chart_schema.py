@@ -22,6 +22,7 @@ from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
+from joulie_ven.settings import VenSettings
 
 #: Set by the templates from other values.
 _DERIVED: Final = frozenset(
@@ -54,6 +55,7 @@ _DERIVED: Final = frozenset(
         "SLEEP_ENABLED",
         "STATE_DIR",
         "UI_ADDR",
+        "VTN_CREDENTIALS_DIR",
     }
 )
 
@@ -138,6 +140,7 @@ def schema() -> _Schema:
                 "containers": _closed({"image": _image()}),
                 "extender": _extender(),
                 "outofband": _outofband(),
+                "ven": _ven(),
                 "networkPolicy": _closed(
                     {
                         "enabled": _FLAG,
@@ -147,6 +150,7 @@ def schema() -> _Schema:
                         "apiServer": _closed({"ports": {"type": "array", "items": _PORT}, "to": _OBJECTS}),
                         "agentEgress": _OBJECTS,
                         "bmcEgress": _OBJECTS,
+                        "vtnEgress": _OBJECTS,
                     }
                 ),
                 "monitoring": _monitoring(),
@@ -319,6 +323,21 @@ def _outofband() -> _Schema:
             "admissionPolicy": _closed({"enabled": _FLAG}),
             "replicas": _replicas(2),
             "env": _service_env(OutOfBandSettings),
+            "extraEnv": _ENTRIES,
+            "resources": _OBJECT,
+            **_PLACEMENT,
+            "podAnnotations": _STRINGS,
+        }
+    )
+
+
+def _ven() -> _Schema:
+    return _closed(
+        {
+            "enabled": _FLAG,
+            "image": _image(),
+            "credentialsSecret": _NAME,
+            "env": _service_env(VenSettings),
             "extraEnv": _ENTRIES,
             "resources": _OBJECT,
             **_PLACEMENT,

@@ -26,6 +26,7 @@ from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.metrics import families as sleep_families
 from joulie_outofband.metrics import OutOfBandMetrics
 from joulie_outofband.metrics import families as outofband_families
+from joulie_ven.metrics import VenMetrics
 
 _HEAD: Final = """\
 # Metrics
@@ -66,7 +67,7 @@ def page() -> str:
     common = new_registry("service", "version")
     Failures(common)
     common.register(NodeSeriesCollector(lambda: [set_aside(())]))
-    operator, agent, manager, extender, outofband = (Registry() for _ in range(5))
+    operator, agent, manager, extender, outofband, ven = (Registry() for _ in range(6))
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     SleepMetrics(operator)
@@ -85,6 +86,7 @@ def page() -> str:
     table: Any = _EmptyTable()
     ExtenderMetrics(extender, table)
     OutOfBandMetrics(outofband)
+    VenMetrics(ven)
     outofband.register(NodeSeriesCollector(lambda: outofband_families(dict)))
     sections = {
         "Every service": common,
@@ -93,6 +95,7 @@ def page() -> str:
         "Resource manager": manager,
         "Extender": extender,
         "Out-of-band service": outofband,
+        "VEN": ven,
     }
     return "\n".join([_HEAD, *(line for title, each in sections.items() for line in _section(title, each))])
 

@@ -81,6 +81,7 @@ def test_only_the_services_that_own_a_kind_write_it():
             "nodetwins",
             "powerdomains",
             "powerdomains/status",
+            "powerevents",
             "telemetryprofiles",
         )
     }
@@ -94,5 +95,6 @@ def test_only_the_services_that_own_a_kind_write_it():
         "nodetwins": {"operator"},
         "powerdomains": set(),
         "powerdomains/status": {"operator"},
+        "powerevents": {"ven"},
         "telemetryprofiles": {"agent"},
     }

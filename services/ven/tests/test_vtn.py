@@ -13,7 +13,7 @@ from services.ven.tests.vtn import VEN
 from joulie_api.answers import session_options
 from joulie_ven.http import MOST_RETRY_S, VtnHttp
 from joulie_ven.reasons import VtnError, VtnReason
-from joulie_ven.tokens import Credentials, Tokens
+from joulie_ven.tokens import Tokens, VtnCredentials
 from joulie_ven.vtn import MOST_ITEMS, Vtn
 from joulie_ven.wire import MOST_BYTES
 
@@ -42,7 +42,7 @@ async def connect(vtn, credentials, clock):
                 http,
                 vtn_url=url,
                 token_url=token_url,
-                credentials=Credentials(credentials),
+                credentials=VtnCredentials(credentials),
                 scope=scope,
                 clock=clock,
             )

@@ -22,9 +22,9 @@ from joulie_ven.http import VtnHttp
 from joulie_ven.keeper import EventKeeper
 from joulie_ven.metrics import VenMetrics
 from joulie_ven.poller import Poller
-from joulie_ven.reports import Reporter
+from joulie_ven.reports import ReportSender
 from joulie_ven.settings import VenSettings
-from joulie_ven.tokens import Credentials, Tokens
+from joulie_ven.tokens import Tokens, VtnCredentials
 from joulie_ven.vtn import Vtn
 
 SERVICE: Final = "joulie-ven"
@@ -54,7 +54,7 @@ def _poller(settings: VenSettings, app: App, client: KubeClient, session: aiohtt
         http,
         vtn_url=settings.vtn_url.rstrip("/"),
         token_url=settings.vtn_token_url,
-        credentials=Credentials(Path(settings.vtn_credentials_dir)),
+        credentials=VtnCredentials(Path(settings.vtn_credentials_dir)),
         scope=settings.vtn_scope,
         clock=asyncio.get_running_loop().time,
     )
@@ -63,7 +63,7 @@ def _poller(settings: VenSettings, app: App, client: KubeClient, session: aiohtt
     return Poller(
         vtn,
         EventKeeper(client, writer, app.failures),
-        Reporter(vtn, settings, metrics),
+        ReportSender(vtn, settings, metrics),
         settings=settings,
         metrics=metrics,
         failures=app.failures,

@@ -1,4 +1,4 @@
-"""What has to be written so that the PowerEvents of this VEN are those that the VTN wants. No I/O.
+"""Writes that make the PowerEvents of this VEN those that the VTN wants. No I/O.
 
 Order: creations, then changes, then deletions, so that at no moment there is less of a limit than before and after.
 """

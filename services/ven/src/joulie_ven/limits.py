@@ -62,13 +62,13 @@ class DomainLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What follows from the events that were read."""
+class LimitPlan:
+    """Limits that follow from the events that were read."""
 
     limits: tuple[DomainLimit, ...]
-    """What is to be written, the most important first; without what has ended."""
+    """Limits to write, those without end first; without those that have ended."""
     refused: Mapping[str, str]
-    """Why an event is refused, by its id."""
+    """Reason of a refusal, by the id of the event."""
     ignored: int
     """Events for other targets."""
     deferred: int
@@ -83,7 +83,7 @@ def plan(
     seen_s: Mapping[str, float],
     defaults: Iterable[PayloadDescriptor] = (),
     past: Iterable[DomainLimit] = (),
-) -> Plan:
+) -> LimitPlan:
     """Return the limits of all events.
 
     Args:
@@ -110,7 +110,7 @@ def plan(
     limits = [each for each in _outside_of_schedules(found, past) if each.end_s > now_s]
     # What has no end is what remains when the VTN cannot be reached.
     limits.sort(key=lambda each: (each.end_s != FOREVER, each.start_s, each.event_id, each.index))
-    return Plan(tuple(limits[:MOST_LIMITS]), refused, ignored, max(0, len(limits) - MOST_LIMITS))
+    return LimitPlan(tuple(limits[:MOST_LIMITS]), refused, ignored, max(0, len(limits) - MOST_LIMITS))
 
 
 def _is_for(event: VtnEvent, targets: frozenset[str]) -> bool:

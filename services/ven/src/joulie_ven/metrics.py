@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from joulie_api.apply import WriteResult
-from joulie_ven.limits import Plan
+from joulie_ven.limits import LimitPlan
 from joulie_ven.reasons import VtnReason
 
 
@@ -48,7 +48,7 @@ class VenMetrics:
         if reason is VtnReason.OK:
             self._success.set(now_s)
 
-    def on_plan(self, plan: Plan, *, events: int, unreadable: int) -> None:
+    def on_plan(self, plan: LimitPlan, *, events: int, unreadable: int) -> None:
         """Show what became of the events."""
         refused = len(plan.refused) + unreadable
         self._events.labels("refused").set(refused)

@@ -20,7 +20,7 @@ from joulie_ven.limits import LimitRules, plan
 from joulie_ven.metrics import VenMetrics
 from joulie_ven.objects import OwnEvent
 from joulie_ven.reasons import VtnError, VtnReason
-from joulie_ven.reports import Reporter
+from joulie_ven.reports import ReportSender
 from joulie_ven.settings import VenSettings
 from joulie_ven.vtn import ReadEvents, Vtn
 from joulie_ven.wire import VtnProgram
@@ -58,7 +58,7 @@ class Poller:
         self,
         vtn: Vtn,
         keeper: EventKeeper,
-        reporter: Reporter,
+        reporter: ReportSender,
         *,
         settings: VenSettings,
         metrics: VenMetrics,

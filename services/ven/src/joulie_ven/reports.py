@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 Json = dict[str, Any]
 
 
-class Reporter:
+class ReportSender:
     """Sends each report once; at the VTN, a report is known by its name."""
 
     def __init__(self, vtn: Vtn, settings: VenSettings, metrics: VenMetrics) -> None:

@@ -1,7 +1,7 @@
 """Times of an OpenADR event: each interval as a window in seconds since the epoch.
 
 No I/O. Refused by name: durations in months or years, which have no fixed length, except for `P9999Y`, which stands for
-ever; negative durations; times without a zone.
+a window without end; negative durations; times without a zone.
 Source: OpenADR 3.1.0, User Guide 7.3 and 7.4, and `duration` in `openadr3.yaml`.
 """
 
@@ -33,7 +33,7 @@ _MOST_SHOWN: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Time that an interval covers: from `start_s` to before `end_s`, which is infinite for ever."""
+    """Time that an interval covers: from `start_s` to before `end_s`, which is infinite where there is no end."""
 
     index: int
     """Position of the interval in its event."""
@@ -93,7 +93,7 @@ def _windows(event: VtnEvent, seen_s: float, ven: str) -> Iterator[Window]:
         if spread is not None:
             shift_s = _share(ven, event.id, index) * parse_duration(spread, f"{field}.randomizeStart")
             if abs(shift_s) == FOREVER:
-                raise EventRefused(f"{field}.randomizeStart: is for ever")
+                raise EventRefused(f"{field}.randomizeStart: has no end")
         start_s = _absolute(own, f"{field}.start")
         if start_s is None and previous_end_s is None:
             start_s = _absolute(default, "intervalPeriod.start")

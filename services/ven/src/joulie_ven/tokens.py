@@ -20,7 +20,7 @@ _MARGIN_SHARE: Final = 0.1
 _MOST_CHARACTERS: Final = 4096
 
 
-class Credentials:
+class VtnCredentials:
     """The files `client-id` and `client-secret` of a directory, read when they are needed."""
 
     def __init__(self, directory: Path) -> None:
@@ -66,7 +66,7 @@ class Tokens:
         *,
         vtn_url: str,
         token_url: str,
-        credentials: Credentials,
+        credentials: VtnCredentials,
         scope: str,
         clock: Callable[[], float],
     ) -> None:

@@ -1,7 +1,7 @@
-"""What a VEN asks of a VTN: the program, its events, and reports.
+"""Requests of a VEN to a VTN: the program, its events, and reports.
 
 Guarantees: a list that changes while its pages are read is not taken for one that lacks events (`event` says what has
-become of one); a VTN that repeats a page for ever is left. After a 401 one new token is tried.
+become of one); a VTN that repeats a page without end is left. After a 401 one new token is tried.
 Source: OpenADR 3.1.0, `openadr3.yaml`, paths.
 """
 
@@ -116,7 +116,7 @@ class Vtn:
         await self._send("POST", "/reports", body=report)
 
     async def _list(self, path: str, query: _Query, targets: Iterable[str] = ()) -> list[bytes]:
-        """Return the objects of a list, each once: those for everybody, and those for the targets."""
+        """Return the objects of a list, each once: those for all, and those for the targets."""
         found: dict[bytes, None] = {}
         await self._pages(path, query, found)
         if wanted := tuple(("targets", each) for each in targets):
