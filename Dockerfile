@@ -6,7 +6,7 @@
 # certificates in PEM.
 # A base that was verified is pinned with its digest, --build-arg BASE=NAME@sha256:...: docs/security.md
 ARG BASE=docker.io/library/debian:bookworm-slim
-# operator, agent, containers, extender or outofband.
+# operator, agent, containers, extender, outofband or ven.
 ARG SERVICE
 
 # The same in all images, so that a node stores it once. No program gets more privileges than its user has.
@@ -70,6 +70,11 @@ FROM service AS outofband
 EXPOSE 8084
 LABEL org.opencontainers.image.description="Powers servers on and off, caps and measures them through their management controllers."
 ENTRYPOINT ["joulie-outofband"]
+
+FROM service AS ven
+EXPOSE 8087
+LABEL org.opencontainers.image.description="Follows the events of an OpenADR 3.1 VTN, and writes PowerEvents."
+ENTRYPOINT ["joulie-ven"]
 
 # One image for the controller (no arguments) and the actuator (argument `actuator`, run as root). The packages
 # nvidia-ml-py and amdsmi are in it, the drivers' own libraries are not: they belong to the driver of the node.

@@ -1,6 +1,6 @@
 # `just --list` is the table of contents; CI calls the same recipes.
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
-members := "libs/joulie-core libs/joulie-api libs/joulie-actuator libs/joulie-cli libs/joulie-devcluster libs/joulie-sim libs/joulie-testing services/operator services/agent services/containers services/extender services/outofband"
+members := "libs/joulie-core libs/joulie-api libs/joulie-actuator libs/joulie-cli libs/joulie-devcluster libs/joulie-sim libs/joulie-testing services/operator services/agent services/containers services/extender services/outofband services/ven"
 
 api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py tests/e2e/test_kind_files.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
 
@@ -19,7 +19,7 @@ lock:
     uv export --frozen --all-packages --all-groups --no-emit-workspace --no-header --quiet -o requirements/dev.txt
     uv export --frozen --only-group tools --no-emit-workspace --no-header --quiet -o requirements/tools.txt
     uv export --frozen --only-group build --no-emit-workspace --no-header --quiet -o requirements/build.txt
-    for s in operator agent containers extender outofband; do uv export --frozen --package joulie-$s --no-dev --no-emit-workspace --no-header --quiet -o requirements/$s.txt; done
+    for s in operator agent containers extender outofband ven; do uv export --frozen --package joulie-$s --no-dev --no-emit-workspace --no-header --quiet -o requirements/$s.txt; done
 
 # format the code
 fmt:
@@ -75,13 +75,13 @@ budget-soak *ARGS:
 # everything that must pass before a change lands
 ci: sync lint test (mutants "--changed" "--within" "120") docker e2e
 
-# build the image of a service (operator, agent, containers, extender, outofband) on docker's engine; without one, save it as an archive
+# build the image of a service (operator, agent, containers, extender, outofband, ven) on docker's engine; without one, save it as an archive
 image SERVICE:
     python -m joulie_devcluster.containers.images {{SERVICE}}
 
 # build the images of all services, and print their sizes
 images:
-    python -m joulie_devcluster.containers.images operator agent containers extender outofband
+    python -m joulie_devcluster.containers.images operator agent containers extender outofband ven
 
 # the bill of materials of each image (CycloneDX), in out/sbom; builds images that are not in the cache
 sbom:

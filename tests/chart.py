@@ -34,6 +34,13 @@ CONTAINERS_ALONE: Values = {
     "agent": {"power": {"enabled": False}, "watchdog": {"enabled": True}, **RESOURCE_MANAGER["agent"]},
 }
 WATCHDOG: Values = {"agent": {"watchdog": {"enabled": True}}}
+VEN: Values = {
+    "ven": {
+        "enabled": True,
+        "credentialsSecret": "vtn",
+        "env": {"VTN_URL": "https://vtn.example.org", "VTN_PROGRAM": "p", "VEN_NAME": "v", "POWER_DOMAIN": "site"},
+    }
+}
 SLEEP_PRESET: Values = {"preset": "sleep", "outofband": {"secrets": ["bmc"]}}
 EVERYTHING: Values = {
     "fullnameOverride": "power",
@@ -94,6 +101,7 @@ MATRIX: dict[str, Values] = {
     "containers alone": CONTAINERS_ALONE,
     "watchdog": WATCHDOG,
     "watchdog with GPUs": {"agent": {**NVIDIA["agent"], **WATCHDOG["agent"]}},
+    "ven": {**VEN, "networkPolicy": {"enabled": True}},
     "no hook": {"uninstall": {"enabled": False}},
     "network policies": {"networkPolicy": {"enabled": True}, **WATCHDOG},
 }

@@ -118,6 +118,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/live-page.md", r"kubectl .*port-forward.*"): Reason(_NO_PROCESS),
     ("docs/models.md", r"joulie-sim calibrate --check \.\.\. --left-out"): Reason("has a place to fill in"),
     ("docs/monitoring.md", r"promtool test rules"): Reason("has no file", "tests/integration/test_monitoring.py"),
+    ("docs/openadr.md", r"kubectl .* create secret generic vtn .*"): Reason(
+        "has files to fill in", "services/ven/tests/test_service.py"
+    ),
     ("docs/power-budgets.md", r"kubectl apply -f domains.yaml"): Reason(
         "stores the example of the page", "tests/e2e/test_power_domains.py"
     ),

@@ -23,6 +23,7 @@ from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
+from joulie_ven.settings import VenSettings
 
 #: Set by the templates from other values.
 _DERIVED: Final = frozenset(
@@ -56,6 +57,7 @@ _DERIVED: Final = frozenset(
         "START_HOOK_SOCKET",
         "STATE_DIR",
         "UI_ADDR",
+        "VTN_CREDENTIALS_DIR",
     }
 )
 
@@ -140,6 +142,7 @@ def schema() -> _Schema:
                 "containers": _closed({"image": _image()}),
                 "extender": _extender(),
                 "outofband": _outofband(),
+                "ven": _ven(),
                 "networkPolicy": _closed(
                     {
                         "enabled": _FLAG,
@@ -149,6 +152,7 @@ def schema() -> _Schema:
                         "apiServer": _closed({"ports": {"type": "array", "items": _PORT}, "to": _OBJECTS}),
                         "agentEgress": _OBJECTS,
                         "bmcEgress": _OBJECTS,
+                        "vtnEgress": _OBJECTS,
                     }
                 ),
                 "monitoring": _monitoring(),
@@ -331,6 +335,21 @@ def _outofband() -> _Schema:
             "admissionPolicy": _closed({"enabled": _FLAG}),
             "replicas": _replicas(2),
             "env": _service_env(OutOfBandSettings),
+            "extraEnv": _ENTRIES,
+            "resources": _OBJECT,
+            **_PLACEMENT,
+            "podAnnotations": _STRINGS,
+        }
+    )
+
+
+def _ven() -> _Schema:
+    return _closed(
+        {
+            "enabled": _FLAG,
+            "image": _image(),
+            "credentialsSecret": _NAME,
+            "env": _service_env(VenSettings),
             "extraEnv": _ENTRIES,
             "resources": _OBJECT,
             **_PLACEMENT,

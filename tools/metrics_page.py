@@ -29,6 +29,7 @@ from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.metrics import families as sleep_families
 from joulie_outofband.metrics import OutOfBandMetrics
 from joulie_outofband.metrics import families as outofband_families
+from joulie_ven.metrics import VenMetrics
 
 _HEAD: Final = """\
 # Metrics
@@ -69,7 +70,7 @@ def page() -> str:
     common = new_registry("service", "version")
     Failures(common)
     common.register(NodeSeriesCollector(lambda: [set_aside(())]))
-    operator, agent, manager, start_hook, extender, outofband = (Registry() for _ in range(6))
+    operator, agent, manager, start_hook, extender, outofband, ven = (Registry() for _ in range(7))
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     SleepMetrics(operator)
@@ -93,6 +94,7 @@ def page() -> str:
     table: Any = _EmptyTable()
     ExtenderMetrics(extender, table)
     OutOfBandMetrics(outofband)
+    VenMetrics(ven)
     outofband.register(NodeSeriesCollector(lambda: outofband_families(dict)))
     sections = {
         "Every service": common,
@@ -102,6 +104,7 @@ def page() -> str:
         "Start hook": start_hook,
         "Extender": extender,
         "Out-of-band service": outofband,
+        "VEN": ven,
     }
     return "\n".join([_HEAD, *(line for title, each in sections.items() for line in _section(title, each))])
 

@@ -17,6 +17,7 @@ from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
 from joulie_sim.server.settings import SimSettings
+from joulie_ven.settings import VenSettings
 
 _HEAD: Final = """\
 # Settings
@@ -41,6 +42,7 @@ def page() -> str:
         "joulie-containers start-hook": StartHookSettings,
         "joulie-extender": ExtenderSettings,
         "joulie-outofband": OutOfBandSettings,
+        "joulie-ven": VenSettings,
         "joulie-sim": SimSettings,
     }
     lines = [_HEAD]

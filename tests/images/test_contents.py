@@ -19,7 +19,7 @@ pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
 #: Debian's slim image has 75 MB, Python 30, kubernetes_asyncio with its models 48; gRPC and protobuf of container
 #: resources, and of the holders of devices, 21.
-LARGEST_MB = {"operator": 220, "agent": 240, "containers": 240, "extender": 220, "outofband": 220}
+LARGEST_MB = {"operator": 220, "agent": 240, "containers": 240, "extender": 220, "outofband": 220, "ven": 220}
 #: Walks the root filesystem without leaving it; no `find` is needed.
 LIST_FILES = """
 import os

@@ -1,5 +1,6 @@
 """The rendered chart: permissions, privilege separation, settings, hooks. Needs Helm and no cluster."""
 
+import copy
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.chart import (
     RESOURCE_MANAGER,
     RESOURCES,
     ROOT,
+    VEN,
     Helm,
     HelmError,
     containers,
@@ -43,12 +45,13 @@ from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 from joulie_outofband.settings import OutOfBandSettings
 from joulie_sim.stack.roles import load_roles
+from joulie_ven.settings import VenSettings
 
-SERVICES = ("operator", "agent", "containers", "extender", "outofband")
+SERVICES = ("operator", "agent", "containers", "extender", "outofband", "ven")
 #: Those with a service account of their own.
 ACCOUNTS = tuple(each for each in SERVICES if each != "containers")
 #: Secrets that each service may read, so that all roles are rendered.
-SECRETS = {"agent": {"headersSecrets": ["bmc"]}, "outofband": {"enabled": True, "secrets": ["bmc"]}}
+SECRETS = {"agent": {"headersSecrets": ["bmc"]}, "outofband": {"enabled": True, "secrets": ["bmc"]}, **VEN}
 
 
 def test_the_package_of_a_release_renders_and_refuses_what_the_directory_does(helm: Helm, tmp_path: Path):
@@ -138,8 +141,33 @@ def test_an_outofband_service_that_may_read_no_secret_is_refused(helm: Helm):
         helm.render({"outofband": {"enabled": True}})
 
 
-def test_the_outofband_service_is_off_by_default(helm: Helm):
-    assert not [each for each in helm.render({}) if "outofband" in each["metadata"]["name"]]
+@pytest.mark.parametrize("service", ["outofband", "ven"])
+def test_a_service_that_not_everybody_needs_is_off_by_default(helm: Helm, service):
+    assert not [each for each in helm.render({}) if each["metadata"]["name"].endswith(f"-{service}")]
+
+
+@pytest.mark.parametrize(
+    "missing", ["credentialsSecret", "env.VTN_URL", "env.VTN_PROGRAM", "env.VEN_NAME", "env.POWER_DOMAIN"]
+)
+def test_a_ven_that_could_not_start_is_refused_with_the_value_that_is_missing(helm: Helm, missing):
+    values = copy.deepcopy(VEN)
+    stanza, _, name = missing.rpartition(".")
+    (values["ven"][stanza] if stanza else values["ven"]).pop(name)
+    with pytest.raises(HelmError, match=rf"ven\.{missing}"):
+        helm.render(values)
+
+
+def test_there_is_one_ven_at_a_time_and_its_credentials_are_files(helm: Helm):
+    deployment = find(helm.render(VEN), "Deployment", "joulie-ven")
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    (volume,) = pod_spec(deployment)["volumes"]
+    assert volume["secret"] == {"secretName": "vtn", "defaultMode": 0o440}
+    (mount,) = containers(deployment)["ven"]["volumeMounts"]
+    assert (mount["mountPath"], mount["readOnly"]) == (
+        env_of(containers(deployment)["ven"])["VTN_CREDENTIALS_DIR"],
+        True,
+    )
+    assert not [rule for rule in rules(helm.render(VEN)) if "secrets" in rule["resources"]]
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
@@ -605,7 +633,12 @@ def test_a_pool_has_no_actuator(helm: Helm):
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
 def test_every_container_starts_with_settings_that_its_service_accepts(helm: Helm, values):
     models = {"operator": settings_model(), "controller": AgentSettings, "extender": ExtenderSettings}
-    models |= {"outofband": OutOfBandSettings, "node-agent": NodeAgentSettings, "resource-manager": ResourcesSettings}
+    models |= {
+        "outofband": OutOfBandSettings,
+        "ven": VenSettings,
+        "node-agent": NodeAgentSettings,
+        "resource-manager": ResourcesSettings,
+    }
     for workload in _workloads(helm.render(values)):
         for name, container in containers(workload).items():
             if name not in {*models, "actuator"}:
@@ -766,13 +799,14 @@ def test_agents_are_critical_for_their_node_and_the_other_services_for_the_clust
         "joulie-operator": "system-cluster-critical",
         "joulie-scheduler-extender": "system-cluster-critical",
         "joulie-outofband": "system-cluster-critical",
+        "joulie-ven": "system-cluster-critical",
     }
     assert pod_spec(find(helm.render(POOL), "StatefulSet", "joulie-agent"))["priorityClassName"] == (
         "system-node-critical"
     )
 
 
-@pytest.mark.parametrize("service", ["operator", "agent", "extender", "outofband"])
+@pytest.mark.parametrize("service", ["operator", "agent", "extender", "outofband", "ven"])
 @pytest.mark.parametrize("name", ["", "important"])
 def test_the_priority_class_of_a_service_can_be_set_or_left_to_the_cluster(helm: Helm, service, name):
     values = {**SECRETS, service: {**SECRETS.get(service, {}), "priorityClassName": name}}

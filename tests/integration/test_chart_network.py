@@ -1,7 +1,7 @@
 """The chart's NetworkPolicies as rendered. Needs Helm and no cluster."""
 
 import pytest
-from tests.chart import EVERYTHING, POOL, RESOURCE_MANAGER, WATCHDOG, WORKLOADS, Helm, find
+from tests.chart import EVERYTHING, POOL, RESOURCE_MANAGER, VEN, WATCHDOG, WORKLOADS, Helm, find
 
 ON = {"networkPolicy": {"enabled": True}}
 DNS = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
@@ -63,6 +63,12 @@ def test_only_agents_reach_http_backends_and_only_the_outofband_service_reaches_
     assert policy(manifests, "power-outofband")["egress"][2:] == EVERYTHING["networkPolicy"]["bmcEgress"]
     for name in ("power-operator", "power-scheduler-extender", "power-uninstall"):
         assert len(policy(manifests, name)["egress"]) == 2
+
+
+def test_the_ven_reaches_its_vtn(helm: Helm):
+    egress = [{"to": [{"ipBlock": {"cidr": "10.4.0.0/16"}}], "ports": [{"port": 443}]}]
+    found = policy(helm.render(VEN | {"networkPolicy": {"enabled": True, "vtnEgress": egress}}), "joulie-ven")
+    assert (ports(found), found["egress"][2:]) == (["metrics"], egress)
 
 
 def test_helm_test_reaches_the_extender_and_nothing_else(helm: Helm):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.chart import POOL, RESOURCE_MANAGER, Helm, containers
+from tests.chart import POOL, RESOURCE_MANAGER, VEN, Helm, containers
 from tools.dashboards.boards import BOARDS
 from tools.dashboards.panels import all_queries
 
@@ -78,7 +78,7 @@ def test_panels_of_a_dashboard_are_distinct_and_do_not_overlap() -> None:
 
 OUT_OF_BAND = {"outofband": {"enabled": True, "secrets": ["bmc"]}}
 #: Components whose pods have one port for metrics, whatever the values.
-ONE_PORT = {name: ["metrics"] for name in ("operator", "extender", "outofband")}
+ONE_PORT = {name: ["metrics"] for name in ("operator", "extender", "outofband", "ven")}
 MONITORING = {
     "monitoring": {
         "labels": {"release": "prom"},
@@ -99,7 +99,7 @@ def test_the_chart_has_no_object_of_the_prometheus_operator_by_default(helm: Hel
 def test_each_service_has_a_monitor_of_ports_that_its_pods_have(
     helm: Helm, values: dict[str, Any], agent_ports: list[str]
 ) -> None:
-    objects = helm.render(MONITORING | OUT_OF_BAND | values)
+    objects = helm.render(MONITORING | OUT_OF_BAND | VEN | values)
     monitors = {_component(each["spec"]["selector"]["matchLabels"]): each for each in _of(objects, "PodMonitor")}
     workloads = _of(objects, "Deployment", "DaemonSet", "StatefulSet")
     templates = {_component(each["spec"]["template"]["metadata"]["labels"]): each for each in workloads}

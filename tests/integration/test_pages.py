@@ -38,7 +38,7 @@ def words(page):
 
 
 def test_there_is_something_to_look_for():
-    assert (len(KINDS), len(SERVICES)) == (13, 5)
+    assert (len(KINDS), len(SERVICES)) == (13, 6)
     assert {labels.MANAGED, labels.ASLEEP_TAINT, labels.HW_KIND} <= set(KEYS)
     assert "services/outofband" in MEMBERS
 
@@ -83,6 +83,7 @@ def test_a_readme_names_modules_that_exist(service):
         ("containers", "8082 8085"),
         ("extender", "9876 9877"),
         ("outofband", "8084"),
+        ("ven", "8087"),
     ],
 )
 def test_an_image_exposes_the_ports_that_its_service_listens_on(image, ports):

@@ -14,6 +14,7 @@
 {{- define "joulie.agent.name" -}}{{ include "joulie.fullname" . }}-agent{{- end -}}
 {{- define "joulie.extender.name" -}}{{ include "joulie.fullname" . }}-scheduler-extender{{- end -}}
 {{- define "joulie.outofband.name" -}}{{ include "joulie.fullname" . }}-outofband{{- end -}}
+{{- define "joulie.ven.name" -}}{{ include "joulie.fullname" . }}-ven{{- end -}}
 {{- define "joulie.restore.name" -}}{{ include "joulie.fullname" . }}-restore{{- end -}}
 
 {{/* Selector labels; they never change within a release. Takes (list . component). */}}

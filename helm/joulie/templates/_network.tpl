@@ -32,6 +32,9 @@ release, whether they use the API server, and further egress.
 {{- if include "joulie.outofband.enabled" . -}}
 {{- $components = append $components (dict "component" "outofband" "name" (include "joulie.outofband.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom")) "egress" .Values.networkPolicy.bmcEgress) -}}
 {{- end -}}
+{{- if .Values.ven.enabled -}}
+{{- $components = append $components (dict "component" "ven" "name" (include "joulie.ven.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom")) "egress" .Values.networkPolicy.vtnEgress) -}}
+{{- end -}}
 {{- if .Values.agent.enabled -}}
 {{- $components = append $components (dict "component" "agent" "name" (include "joulie.agent.name" .) "api" true "ingress" $agentPorts "egress" .Values.networkPolicy.agentEgress) -}}
 {{- if .Values.uninstall.enabled -}}

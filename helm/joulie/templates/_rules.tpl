@@ -343,6 +343,11 @@
   resources: [leases]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
+{{- define "joulie.rules.ven.cluster" -}}
+- apiGroups: [joulie.io]
+  resources: [powerevents]
+  verbs: [list, create, patch, delete]
+{{- end -}}
 {{- define "joulie.rules.viewer.cluster" -}}
 - apiGroups: [joulie.io]
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]

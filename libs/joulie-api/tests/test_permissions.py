@@ -96,7 +96,7 @@ def test_only_the_services_that_own_a_kind_write_it():
         "nodetwins": {"operator"},
         "powerdomains": set(),
         "powerdomains/status": {"operator"},
-        "powerevents": set(),
+        "powerevents": {"ven"},
         "powerevents/status": {"operator"},
         "telemetryprofiles": {"agent"},
     }

@@ -214,6 +214,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((SECRETS,), ("get",), by_name=True, reason="Credentials of BMCs, and what verifies them."),
             ),
         ),
+        "ven": Permissions(cluster=(Grant((POWER_EVENTS,), ("list", "create", "patch", "delete")),)),
     }
 )
 

@@ -60,9 +60,9 @@ def test_an_archive_keeps_its_name_when_another_file_changes(checkout, name):
 
 def test_an_image_is_tagged_with_the_version_of_its_service():
     assert {image_name(service).rpartition(":")[0] for service in SERVICES} == {
-        f"docker.io/joulie/{service}" for service in ("operator", "agent", "containers", "extender", "outofband")
+        f"docker.io/joulie/{service}" for service in ("operator", "agent", "containers", "extender", "outofband", "ven")
     }
-    with pytest.raises(EngineError, match="one of operator, agent, containers, extender, outofband"):
+    with pytest.raises(EngineError, match="one of operator, agent, containers, extender, outofband, ven"):
         image_name("sim")
 
 

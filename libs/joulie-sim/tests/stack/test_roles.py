@@ -4,7 +4,7 @@ import pytest
 
 from joulie_sim.stack.roles import bindings, service_roles
 
-SERVICES = ("joulie-operator", "joulie-agent", "joulie-extender", "joulie-outofband", "joulie-sim")
+SERVICES = ("joulie-operator", "joulie-agent", "joulie-extender", "joulie-outofband", "joulie-ven", "joulie-sim")
 
 
 def rules(user):

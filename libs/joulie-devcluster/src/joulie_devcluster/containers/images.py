@@ -27,7 +27,7 @@ from joulie_devcluster.host.command import run
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.host.progress import Reporter, SilentReporter, terminal_reporter
 
-SERVICES: Final = ("operator", "agent", "containers", "extender", "outofband")
+SERVICES: Final = ("operator", "agent", "containers", "extender", "outofband", "ven")
 
 _LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api", "libs/joulie-actuator")
 _NOT_COPIED: Final = frozenset({"tests", "__pycache__"})

@@ -21,6 +21,7 @@ class Service(StrEnum):
     EXTENDER = "joulie-extender"
     SIM = "joulie-sim"
     OUTOFBAND = "joulie-outofband"
+    VEN = "joulie-ven"
     #: The node agent.
     CONTAINERS = "joulie-containers"
 

@@ -200,7 +200,7 @@ class JoulieStack(Startable):
                 settings |= pool_agent_env(self.sim_url, self.config.agent_shards)
             case Service.EXTENDER:
                 settings["EXTENDER_ADDR"] = f"{LOOPBACK}:{self.cluster.extender_port}"
-            case Service.OPERATOR | Service.SIM | Service.OUTOFBAND | Service.CONTAINERS:
+            case Service.OPERATOR | Service.SIM | Service.OUTOFBAND | Service.VEN | Service.CONTAINERS:
                 pass
         return settings
 

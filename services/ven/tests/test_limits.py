@@ -1,0 +1,171 @@
+"""What payloads mean, and how a schedule and a subscribed capacity fit together."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from services.ven.tests.events import HOUR, KW, capacity, interval, simple, subscription
+
+from joulie_ven.limits import MOST_LIMITS, LimitKind, LimitRules, plan
+from joulie_ven.times import FOREVER
+from joulie_ven.wire import PayloadDescriptor, VtnEvent, decode_event
+
+NOW_S = 1_800_000_000.0
+RULES = LimitRules("ven", frozenset(), 100_000, (300_000, None, 50_000))
+
+
+def event(number=0, **fields):
+    return decode_event(json.dumps({"id": f"e{number}", "programID": "p", **fields}).encode())
+
+
+def limits(*events, rules=RULES, **more):
+    """Watts, start and end after NOW_S of each limit, by its start."""
+    made = [event(number, **fields) for number, fields in enumerate(events)]
+    found = plan(made, rules, now_s=NOW_S, seen_s={}, **more)
+    assert found.refused == {}
+    return sorted(
+        ((each.watts, each.start_s - NOW_S, each.end_s - NOW_S) for each in found.limits), key=lambda e: e[1:]
+    )
+
+
+def refusal(**fields):
+    found = plan([event(**fields)], RULES, now_s=NOW_S, seen_s={})
+    assert found.limits == ()
+    return found.refused["e0"]
+
+
+def described(units, value=500):
+    return capacity(value, NOW_S) | {"payloadDescriptors": [{**KW[0], "units": units}]}
+
+
+@pytest.mark.parametrize(("units", "value", "watts"), [("KW", 500, 400_000), ("W", 250_000, 150_000), ("KW", 0.25, 0)])
+def test_the_rest_of_the_site_is_taken_from_its_limit(units, value, watts):
+    assert limits(described(units, value)) == [(watts, 0, HOUR)]
+
+
+def test_part_of_a_watt_is_rounded_down():
+    assert limits(described("W", 200_000.9)) == [(100_000, 0, HOUR)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"payloadDescriptors": None}, "no units for IMPORT_CAPACITY_LIMIT, and OpenADR has no default"),
+        ({"payloadDescriptors": [{**KW[0], "units": None}]}, "no units"),
+        ({"payloadDescriptors": [{**KW[0], "payloadType": "PRICE"}]}, "no units"),
+        ({"payloadDescriptors": [{**KW[0], "objectType": "REPORT_PAYLOAD_DESCRIPTOR"}]}, "no units"),
+        ({"payloadDescriptors": [{**KW[0], "units": "KVA"}]}, "units 'KVA' of IMPORT_CAPACITY_LIMIT, must be KW or W"),
+        ({"payloadDescriptors": [{**KW[0], "units": "kW"}]}, "must be KW or W"),
+    ],
+)
+def test_units_are_never_guessed(fields, message):
+    assert message in refusal(**(capacity(500, NOW_S) | fields))
+
+
+def test_units_of_the_program_count_where_the_event_has_none():
+    defaults = [PayloadDescriptor.model_validate({**KW[0], "units": "W"})]
+    assert limits(capacity(500_000, NOW_S) | {"payloadDescriptors": []}, defaults=defaults) == [(400_000, 0, HOUR)]
+    assert limits(capacity(500, NOW_S), defaults=defaults) == [(400_000, 0, HOUR)]
+
+
+@pytest.mark.parametrize("value", [-1, -0.001, "500", True, None, [500], {"x": 1, "y": 2}, 1e12])
+def test_a_value_that_is_no_power_is_refused(value):
+    assert "intervals[0]: " in refusal(**capacity(value, NOW_S))
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_refused(text):
+    raw = json.dumps({"id": "e0", "programID": "p", **capacity(12345, NOW_S)}).replace("12345", text)
+    found = decode_event(raw.encode())
+    if isinstance(found, VtnEvent):
+        assert "is no power" in plan([found], RULES, now_s=NOW_S, seen_s={}).refused["e0"]
+    else:
+        assert found.id in {"e0", None}
+
+
+@pytest.mark.parametrize("values", [[], [1, 2]])
+def test_another_number_of_values_than_one_is_refused(values):
+    fields = capacity(500, NOW_S)
+    fields["intervals"][0]["payloads"][0]["values"] = values
+    assert f"has {len(values)} values" in refusal(**fields)
+
+
+def test_levels_are_limits_of_the_domain():
+    assert limits(simple(1, NOW_S)) == [(300_000, 0, HOUR)]
+    assert limits(simple(3, NOW_S)) == [(50_000, 0, HOUR)]
+    assert limits(simple(0, NOW_S)) == []
+
+
+@pytest.mark.parametrize("level", [4, -1, 1.5, "1", True])
+def test_what_is_no_level_is_refused(level):
+    assert "is no level of SIMPLE" in refusal(**simple(level, NOW_S))
+
+
+def test_a_level_without_a_limit_is_refused_with_the_name_of_the_setting():
+    assert "set SIMPLE_LEVEL_2_WATTS" in refusal(**simple(2, NOW_S))
+
+
+def test_of_a_level_and_a_limit_in_one_interval_the_lower_counts():
+    both = capacity(900, NOW_S)
+    both["intervals"][0]["payloads"].append({"type": "SIMPLE", "values": [1]})
+    assert limits(both) == [(300_000, 0, HOUR)]
+
+
+@pytest.mark.parametrize("intervals", [None, [], [interval(0.2, "PRICE", start="no time")]])
+def test_an_event_without_a_limit_has_none_whatever_its_times_are(intervals):
+    assert limits({"intervals": intervals}) == []
+
+
+def test_what_has_ended_is_left_out():
+    assert limits(capacity(500, NOW_S - 2 * HOUR), capacity(400, NOW_S - HOUR + 1)) == [(300_000, 1 - HOUR, 1)]
+
+
+def test_the_priority_is_that_of_the_event_and_the_lowest_without():
+    found = plan(
+        [event(**capacity(500, NOW_S)), event(1, **capacity(500, NOW_S, priority=7))], RULES, now_s=NOW_S, seen_s={}
+    )
+    assert {each.event_id: each.priority for each in found.limits} == {"e0": 1_000_000, "e1": 7}
+
+
+def test_a_schedule_replaces_the_subscribed_capacity_and_a_level_does_not():
+    found = limits(subscription(300), capacity(800, NOW_S + HOUR), simple(1, NOW_S + HOUR))
+    since_s = found[0][1]
+    assert found == [
+        (200_000, since_s, HOUR),
+        *sorted([(700_000, HOUR, 2 * HOUR), (300_000, HOUR, 2 * HOUR)], reverse=True),
+        (200_000, 2 * HOUR, FOREVER),
+    ]
+
+
+def test_a_schedule_that_has_ended_and_is_not_listed_any_more_changes_no_part():
+    with_it = plan(
+        [event(**subscription(300)), event(1, **capacity(800, NOW_S - HOUR + 1))], RULES, now_s=NOW_S, seen_s={}
+    )
+    past = [each for each in with_it.limits if each.kind is LimitKind.CAPACITY_LIMIT]
+    later = plan([event(**subscription(300))], RULES, now_s=NOW_S + 10, seen_s={"e0": NOW_S}, past=past)
+    assert [each for each in with_it.limits if each.start_s > NOW_S] == list(later.limits)
+
+
+@given(st.lists(st.tuples(st.integers(-5, 20), st.integers(1, 8)), max_size=8))
+def test_at_every_moment_of_a_subscription_there_is_exactly_one_of_it_or_a_schedule(schedule):
+    events = [capacity(800, NOW_S + start * HOUR, f"PT{hours}H") for start, hours in schedule]
+    found = limits(subscription(300), *events)
+    for half in range(60):
+        at_s = half * HOUR / 2
+        subscribed = [each for each in found if each[0] == 200_000 and each[1] <= at_s < each[2]]
+        scheduled = any(start * HOUR <= at_s < (start + hours) * HOUR for start, hours in schedule)
+        assert len(subscribed) == (not scheduled)
+
+
+def test_beyond_the_bound_what_has_no_end_and_what_begins_first_is_kept():
+    many = [capacity(500, NOW_S + number * HOUR) for number in range(MOST_LIMITS + 5)]
+    found = plan(
+        [event(number, **each) for number, each in enumerate([*many, simple(1, NOW_S, "P9999Y")])],
+        RULES,
+        now_s=NOW_S,
+        seen_s={},
+    )
+    assert (len(found.limits), found.deferred) == (MOST_LIMITS, 6)
+    assert found.limits[0].end_s == FOREVER
+    assert max(each.start_s for each in found.limits) == NOW_S + (MOST_LIMITS - 2) * HOUR
