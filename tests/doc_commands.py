@@ -125,6 +125,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/power-events.md", r"kubectl apply -f event.yaml"): Reason(
         "stores the example of the page", "tests/e2e/test_power_events.py"
     ),
+    ("docs/power-events.md", r"kubectl joulie event call-1 --report call-1.csv"): Reason(
+        "writes a file", "tests/e2e/test_power_events.py"
+    ),
     ("docs/presets.md", r"helm upgrade .*"): Reason(
         "rendered by tests/integration/test_presets.py", "tests/e2e/test_presets.py"
     ),
