@@ -20,6 +20,7 @@ from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_operator.power_domains.event_metrics import event_families
 from joulie_operator.power_domains.metrics import families as power_domain_families
 from joulie_operator.savings.metrics import SavingsCounters
 from joulie_operator.sleep.metrics import SleepMetrics
@@ -74,6 +75,7 @@ def page() -> str:
     operator.register(NodeSeriesCollector(lambda: sleep_families({}, {})))
     operator.register(NodeSeriesCollector(lambda: SavingsCounters().families({})))
     operator.register(NodeSeriesCollector(lambda: power_domain_families({})))
+    operator.register(NodeSeriesCollector(lambda: event_families({}, 0)))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_energy: Any = SimpleNamespace(totals={}, missing={})

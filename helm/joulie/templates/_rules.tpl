@@ -137,11 +137,11 @@
 {{- end -}}
 {{- define "joulie.rules.operator.power-domains" -}}
 - apiGroups: [joulie.io]
-  resources: [powerdomains]
+  resources: [powerdomains, powerevents]
   verbs: [list, watch]
 # What is observed.
 - apiGroups: [joulie.io]
-  resources: [powerdomains/status]
+  resources: [powerdomains/status, powerevents/status]
   verbs: [patch]
 # Limits of nodes that are limited no more.
 - apiGroups: [joulie.io]
@@ -151,7 +151,7 @@
 {{- define "joulie.writes.operator.power-domains" -}}
 - apiGroups: [joulie.io]
   apiVersions: ['*']
-  resources: [powerdomains/status]
+  resources: [powerdomains/status, powerevents/status]
   operations: [CREATE, UPDATE, DELETE]
 - apiGroups: [joulie.io]
   apiVersions: ['*']
@@ -341,7 +341,7 @@
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
-  resources: [nodehardwares, nodebmcs, nodesleeppolicies, powerdomains, nodepowerbudgets]
+  resources: [nodehardwares, nodebmcs, nodesleeppolicies, powerdomains, powerevents, nodepowerbudgets]
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes, pods]

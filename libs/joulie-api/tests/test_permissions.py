@@ -82,6 +82,7 @@ def test_only_the_services_that_own_a_kind_write_it():
             "powerdomains",
             "powerdomains/status",
             "powerevents",
+            "powerevents/status",
             "telemetryprofiles",
         )
     }
@@ -96,5 +97,6 @@ def test_only_the_services_that_own_a_kind_write_it():
         "powerdomains": set(),
         "powerdomains/status": {"operator"},
         "powerevents": {"ven"},
+        "powerevents/status": {"operator"},
         "telemetryprofiles": {"agent"},
     }

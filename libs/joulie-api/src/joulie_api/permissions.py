@@ -160,8 +160,8 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((CONFIG_MAPS,), ("create",), reason="Its first write; a name cannot limit it."),
             ),
             power_domains=(
-                Grant((POWER_DOMAINS,), _READ),
-                Grant((POWER_DOMAINS,), ("patch",), subresource="status", reason="What is observed."),
+                Grant((POWER_DOMAINS, POWER_EVENTS), _READ),
+                Grant((POWER_DOMAINS, POWER_EVENTS), ("patch",), subresource="status", reason="What is observed."),
                 Grant((NODE_POWER_BUDGETS,), (*_READ, "delete"), reason="Limits of nodes that are limited no more."),
             ),
             power_budgets=(Grant((NODE_POWER_BUDGETS,), ("create", "patch"), reason="Limits of nodes."),),
@@ -219,7 +219,10 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 VIEWER: Final = Permissions(
     cluster=(
         Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
-        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES, POWER_DOMAINS, NODE_POWER_BUDGETS), ("list",)),
+        Grant(
+            (NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES, POWER_DOMAINS, POWER_EVENTS, NODE_POWER_BUDGETS),
+            ("list",),
+        ),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
         Grant((API_SERVICES,), ("list",), reason="To find the extender."),

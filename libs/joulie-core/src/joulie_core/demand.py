@@ -13,9 +13,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from joulie_core.kinds.base import Profile
+from joulie_core.kinds.base import Profile, WorkloadClass
 from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
 from joulie_core.pod import Pod, Term
+
+#: `WorkloadClass` is a part of resources, and used with the functions of this module.
+__all__ = ["Demand", "WorkloadClass", "classify", "unknown_annotation", "workload_class"]
 
 
 class Demand(StrEnum):
@@ -24,13 +27,6 @@ class Demand(StrEnum):
     PERFORMANCE = "performance"
     ECO = "eco"
     GENERAL = "general"
-
-
-class WorkloadClass(StrEnum):
-    """Class of a pod for the scheduler; also the values of the `joulie.io/workload-class` annotation."""
-
-    PERFORMANCE = "performance"
-    STANDARD = "standard"
 
 
 #: Label values of a managed node's draining label; None is a node that does not carry it (yet).

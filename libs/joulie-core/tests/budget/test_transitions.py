@@ -189,3 +189,13 @@ def test_nothing_more_is_asked_after_three_rounds_and_no_round_raises_the_sum_ab
         assert worst <= max(before, limit_mw)
         nodes = confirm(nodes, decision)
     assert asked(planner.decide({each.name: each for each in nodes}, NOW_S)) == {}
+
+
+def test_power_that_a_node_keeps_is_taken_from_the_others():
+    assert asked(decide(1000, replace(node("a", demand_mw=800), kept_mw=800), node("b"))) == {"a": 800, "b": 200}
+
+
+def test_a_node_keeps_no_more_than_its_highest_power_and_no_less_than_its_floor():
+    decision = decide(1500, replace(node("a"), kept_mw=9000), replace(node("b"), kept_mw=50), floor_mw=300)
+    assert decision.targets_mw == {"a": 1000, "b": 500}
+    assert decision.floors_mw == {"a": 300, "b": 300}

@@ -8,13 +8,14 @@ from prometheus_client import CollectorRegistry
 from joulie_api.apply import FencedWriter
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.budget import BudgetNode
-from joulie_core.kinds import NodePowerBudget, PowerDomain
+from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
+from joulie_operator.power_domains.events import PowerEventParts, PowerEvents
 from joulie_operator.power_domains.inputs import DomainNode, DrawnReading, identity_of, unknown_node
 from joulie_operator.power_domains.sent import SentLimits
 from joulie_testing.api import make_node, make_power_domain
@@ -42,7 +43,13 @@ class DomainWorld:
         self.domains = Reflector(client, POWER_DOMAINS, decode_kind(PowerDomain))
         self.nodes = Reflector(client, NODES, decode_node)
         self.budgets = Reflector(client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
-        for reflector in (self.domains, self.nodes, self.budgets):
+        self.events = Reflector(client, POWER_EVENTS, decode_kind(PowerEvent))
+        #: Names of events that the test has made unreadable.
+        self.unread_events = set()
+        self.events_unknown = None
+        #: Nodes that run performance pods.
+        self.performance = set()
+        for reflector in (self.domains, self.nodes, self.budgets, self.events):
             reflector.report_to(self.failures)
         writer = FencedWriter(client, "joulie-operator", guard=lambda: self.leads)
         self.term = 0
@@ -59,6 +66,7 @@ class DomainWorld:
                 enforces=enforces,
                 clock=lambda: self.now_s,
             ),
+            events=PowerEvents(PowerEventParts(self.events, lambda: self.events_unknown, writer, self.failures)),
             writer=writer,
             stale_reason=lambda: self.stale,
             failures=self.failures,
@@ -79,7 +87,7 @@ class DomainWorld:
         budget = BudgetNode(
             node.name, identity_of(node), highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
         )
-        return DomainNode(budget, DrawnReading(drawn, measured=True))
+        return DomainNode(budget, DrawnReading(drawn, measured=True), node.name in self.performance)
 
     def put_node(self, name, *, rack, power=(500, 100, None, 200), **labels):
         self.api.put(make_node(name, labels={"rack": rack, **labels}))
@@ -113,6 +121,12 @@ class DomainWorld:
             all_budgets = _versions(self.api, "NodePowerBudget")
             for name in self.budgets.invalid:
                 budgets[name] = all_budgets.get(name)
+            events = {name: each.metadata.resource_version for name, each in self.events.store.items()}
+            all_events = _versions(self.api, "PowerEvent")
+            for name in self.events.invalid:
+                events[name] = all_events.get(name)
+            if events != all_events or self.events.invalid.keys() != self.unread_events:
+                return False
             follows = nodes and budgets == all_budgets and self.budgets.invalid.keys() == self.unread_budgets
             return known == stored and invalid == self.unread and follows
 
@@ -143,7 +157,7 @@ def _versions(api, kind):
 @asynccontextmanager
 async def domain_world(api, client, **options):
     world = DomainWorld(api, client, **options)
-    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes, world.budgets)]
+    tasks = [asyncio.create_task(each.run()) for each in (world.domains, world.nodes, world.budgets, world.events)]
     try:
         yield world
     finally:

@@ -50,6 +50,8 @@ class EnforcedWorld:
         self.operators = []
         self.now_s = 1_800_000_000.0
         self.terms = 0
+        #: Watts that each server draws.
+        self.drawn = 0
 
     @property
     def leader(self):
@@ -72,7 +74,7 @@ class EnforcedWorld:
         """Let operators know the power of machines."""
         for each in self.operators:
             each.power = {
-                name: (machine.max_watts, machine.min_watts, machine.demand_watts, 0)
+                name: (machine.max_watts, machine.min_watts, machine.demand_watts, self.drawn)
                 for name, machine in self.machines.items()
             }
 

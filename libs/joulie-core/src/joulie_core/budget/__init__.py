@@ -5,9 +5,11 @@ All power is in whole milliwatts, so that sums are exact.
 
 from joulie_core.budget.allocate import Allocator, NodeWants, wants_of
 from joulie_core.budget.binding import BindingLimit, LimitSource, binding_limit
+from joulie_core.budget.event_tree import EventedTree, EventInputs, with_events
+from joulie_core.budget.events import EventLimit, TimedLimit
 from joulie_core.budget.floors import floors_of
 from joulie_core.budget.ledger import BudgetNode, LeaseTimes, LimitAsk, LimitReport, may_be_in_force_mw, supersedes
-from joulie_core.budget.observe import LoweredShare, Observation, ObservedDomain, domains_of, observe
+from joulie_core.budget.observe import LoweredShare, Observation, ObservedDomain, domains_of, observe, observe_events
 from joulie_core.budget.split import BudgetDevice, DeviceSplit, split_budget
 from joulie_core.budget.transitions import BudgetDecision, BudgetPlanner, DomainSums
 from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, DomainProblem, Forest, plant
@@ -25,6 +27,9 @@ __all__ = [
     "DeviceSplit",
     "DomainProblem",
     "DomainSums",
+    "EventInputs",
+    "EventLimit",
+    "EventedTree",
     "Forest",
     "LeaseTimes",
     "LimitAsk",
@@ -34,13 +39,16 @@ __all__ = [
     "NodeWants",
     "Observation",
     "ObservedDomain",
+    "TimedLimit",
     "binding_limit",
     "domains_of",
     "floors_of",
     "may_be_in_force_mw",
     "observe",
+    "observe_events",
     "plant",
     "split_budget",
     "supersedes",
     "wants_of",
+    "with_events",
 ]

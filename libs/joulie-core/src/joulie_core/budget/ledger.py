@@ -55,6 +55,8 @@ class BudgetNode:
     report: LimitReport | None = None
     #: Time of the operator's clock that is not after the last renewal of the lease; None: not known.
     renewed_s: float | None = None
+    #: Power that is not taken from the node beside its floor; the caller says what fits.
+    kept_mw: int = 0
 
 
 @dataclass(frozen=True, slots=True)

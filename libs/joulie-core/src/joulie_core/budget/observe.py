@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from joulie_core.budget.event_tree import EventedTree, EventInputs, with_events
 from joulie_core.budget.ledger import BudgetNode, LeaseTimes
 from joulie_core.budget.transitions import BudgetDecision, BudgetPlanner, DomainSums
 from joulie_core.budget.tree import BudgetTree, DomainProblem
@@ -56,9 +57,23 @@ class Observation:
 
 def observe(tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode]) -> Observation:
     """Return what would be decided; asks and reports of nodes do not count."""
-    seen = {name: replace(nodes[name], ask=None, report=None, renewed_s=0.0) for name in tree.leaf_of}
-    decision = BudgetPlanner(tree, term=0, times=_TIMES).decide(seen, now_s=0.0)
+    seen, decision = _decided(tree, nodes)
     return Observation(domains_of(tree, seen, decision), decision.problems)
+
+
+def observe_events(tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode], events: EventInputs) -> EventedTree:
+    """Return the tree as events would have it; asks and reports of nodes do not count."""
+    if not events.of(tree):
+        return EventedTree(tree)
+    _, decision = _decided(tree, nodes)
+    return with_events(tree, events, decision.targets_mw, decision.floors_mw)
+
+
+def _decided(
+    tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode]
+) -> tuple[dict[NodeName, BudgetNode], BudgetDecision]:
+    seen = {name: replace(nodes[name], ask=None, report=None, renewed_s=0.0) for name in tree.leaf_of}
+    return seen, BudgetPlanner(tree, term=0, times=_TIMES).decide(seen, now_s=0.0)
 
 
 def domains_of(

@@ -7,7 +7,7 @@ has passed asks nothing. Where all asks are confirmed, no more follow after thre
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from joulie_core.budget.allocate import Allocator, NodeWants, wants_of
@@ -53,6 +53,7 @@ class BudgetDecision:
     problems: tuple[DomainProblem, ...] = ()
     #: Another leader has a later term.
     deposed: bool = False
+    floors_mw: Mapping[NodeName, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -103,7 +104,9 @@ class BudgetPlanner:
         left = left_mw(tree, standings)
         if not deposed:
             asks |= self._raises(standings, targets, list(left), asks)
-        return BudgetDecision(asks, dict(targets), self._sums(standings, targets), self._problems, deposed)
+        return BudgetDecision(
+            asks, dict(targets), self._sums(standings, targets), self._problems, deposed, dict(self._floors)
+        )
 
     def _standing(self, node: BudgetNode, leaf: int, now_s: float) -> _Standing:
         charge = may_be_in_force_mw(node, now_s, self._times, releases=self._tree.releases[leaf])
@@ -137,8 +140,9 @@ class BudgetPlanner:
         return self._allocator.targets()
 
     def _wants(self, standing: _Standing) -> NodeWants:
-        name = standing.node.name
-        return wants_of(self._floors[name], standing.node.demand_mw, self._ranges[name][1])
+        name, highest = standing.node.name, self._ranges[standing.node.name][1]
+        lowest = min(max(self._floors[name], standing.node.kept_mw), highest)
+        return wants_of(lowest, standing.node.demand_mw, highest)
 
     def _fences(
         self, standings: Mapping[NodeName, _Standing], targets: Mapping[NodeName, int]

@@ -187,6 +187,13 @@ class Profile(StrEnum):
     ECO = "eco"
 
 
+class WorkloadClass(StrEnum):
+    """Class of a pod for the scheduler; also the values of the `joulie.io/workload-class` annotation."""
+
+    PERFORMANCE = "performance"
+    STANDARD = "standard"
+
+
 class ConditionStatus(StrEnum):
     """Value of a condition."""
 

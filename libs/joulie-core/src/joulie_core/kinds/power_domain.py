@@ -30,6 +30,10 @@ from joulie_core.kinds.node_sleep_policy import LabelValue, Name
 MOST_LOWERED: Final = 100
 #: Watts of a domain: more than any site draws.
 MOST_DOMAIN_WATTS: Final = 100_000_000_000
+#: Characters of a history: figures of twelve digits with their commas, and its days.
+MOST_OF_MINUTES: Final = 1_000
+MOST_OF_QUARTERS: Final = 14_000
+MOST_EVENT_DAYS: Final = 16
 #: Priorities reach from minus this to this.
 MOST_PRIORITY: Final = 1_000_000
 
@@ -167,6 +171,19 @@ class LoweredNode(Model):
     """The domain whose limit binds, and the priority that is served first."""
 
 
+class DrawnHistoryStatus(Model):
+    """What the domain drew, for the baselines of PowerEvents: whole watts by commas, empty where not known."""
+
+    until: Timestamp
+    """End of both lists."""
+    minutes: Annotated[str, Field(max_length=MOST_OF_MINUTES)] = ""
+    """Means of the last 75 minutes."""
+    quarter_hours: Annotated[str, Field(max_length=MOST_OF_QUARTERS)] = ""
+    """Means of the quarter hours of the last eleven days; one without 11 known minutes is not known."""
+    event_days: Annotated[tuple[Count, ...], Field(max_length=MOST_EVENT_DAYS)] = ()
+    """Days with an event, by their number since 1 January 1970, UTC."""
+
+
 class PowerDomainStatus(Model):
     """State of the domain. Watts are rounded to the side that shows less room."""
 
@@ -208,6 +225,10 @@ class PowerDomainStatus(Model):
     """Nodes whose share is below what they want."""
     lowered: Annotated[tuple[LoweredNode, ...], Field(max_length=MOST_LOWERED)] = ()
     """The nodes whose share is below what they want, at most 100 of them, the largest difference first."""
+    binding_event: Annotated[str, Field(max_length=253)] | None = None
+    """Name of the PowerEvent whose limit is in force in place of `limitWatts`; absent: there is none."""
+    history: DrawnHistoryStatus | None = None
+    """Absent where nothing is known."""
     conditions: Conditions = ()
     """Conditions: Accepted (the domain can be used; else the reason by name and number), FloorsFit (the floors fit into
     the limits), Held (what the nodes may draw now fits into the limit), and Enforced (nodes are limited; else why

@@ -1,6 +1,6 @@
 """PowerEvent (`pevt`): a lower limit of a PowerDomain for a time, as a utility or a grid operator asks for it.
 
-Users or another program write the spec, the operator the status.
+Users or another program write the spec, the operator the status: docs/power-events.md.
 """
 
 from enum import StrEnum
@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
-from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.base import (
     CheckedModel,
     Column,
@@ -20,6 +19,7 @@ from joulie_core.kinds.base import (
     Model,
     Timestamp,
     Watts,
+    WorkloadClass,
 )
 from joulie_core.kinds.node_sleep_policy import Name
 from joulie_core.kinds.power_domain import DomainWatts, ParentName
@@ -164,9 +164,10 @@ class PowerEventSpec(CheckedModel):
         tuple[WorkloadClass, ...],
         Field(min_length=1, max_length=2, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ] = (WorkloadClass.STANDARD, WorkloadClass.PERFORMANCE)
-    """Workload classes whose nodes may be lowered for the event; the default is both. A node that runs a pod of another
-    class keeps what it would have without the event, and the limit of the event is raised where the other nodes cannot
-    make up for it."""
+    """Workload classes whose nodes may be lowered for the event; the default is both. A node counts as performance
+    where it runs a performance pod, else as standard. One of another class keeps what it would have without the event,
+    and the limit of the event is raised where the other nodes cannot make up for it. Where a second event of lower
+    limit, which may affect that node, cannot be held without it, it is lowered for that one."""
     if_source_lost: SourceLoss = SourceLoss.KEEP_UNTIL_END
     """What applies where `sourceRenewed` has not changed for `sourceTimeoutSeconds`: the limit stays
     (`KeepUntilEnd`, the default), is `sourceLostLimitWatts` (`Limit`), or ends (`Release`)."""

@@ -10,14 +10,17 @@ from joulie_api.app import App
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
+from joulie_api.optional_watch import OptionalWatch
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import decode_kind, decode_node
-from joulie_core.kinds import NodePowerBudget, PowerDomain
+from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
 from joulie_operator.cluster import Cluster
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
+from joulie_operator.power_domains.event_metrics import event_families
+from joulie_operator.power_domains.events import PowerEventParts, PowerEvents
 from joulie_operator.power_domains.inputs import DomainSight
 from joulie_operator.power_domains.metrics import families
 from joulie_operator.power_domains.sent import SentLimits
@@ -56,6 +59,7 @@ def build_power_domains(
     for reflector in (domains, nodes, budgets):
         app.report(reflector)
         app.spawn(f"watch {reflector.name}", reflector.run())
+    events = _events(app, around)
     clock, sent = asyncio.get_running_loop().time, SentLimits()
 
     def stale_reason() -> str | None:
@@ -76,6 +80,7 @@ def build_power_domains(
                 enforces=settings.power_domains is PowerDomainsMode.ENFORCE,
                 clock=clock,
             ),
+            events=events,
             writer=around.writer,
             stale_reason=stale_reason,
             failures=app.failures,
@@ -84,4 +89,22 @@ def build_power_domains(
         )
     )
     app.registry.register(NodeSeriesCollector(lambda: families(controller.states) if is_leading() else ()))
+    app.registry.register(
+        NodeSeriesCollector(lambda: event_families(events.figures, events.unreadable) if is_leading() else ())
+    )
     return controller
+
+
+def _events(app: App, around: PowerDomainSurroundings) -> PowerEvents:
+    """Return the events, their watch started; a cluster that an earlier release was installed on lacks the kind."""
+    events = Reflector(around.client, POWER_EVENTS, decode_kind(PowerEvent))
+    app.report(events)
+    watch = OptionalWatch(around.client, "power events", events, denied_is_absent=False)
+    app.spawn(f"watch {events.name}", watch.run())
+
+    def unknown_reason() -> str | None:
+        if watch.absent or events.synced.is_set():
+            return None
+        return f"power events are not known: {events.problem or 'first list not complete'}"
+
+    return PowerEvents(PowerEventParts(events, unknown_reason, around.writer, app.failures))

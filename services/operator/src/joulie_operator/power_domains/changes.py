@@ -64,6 +64,7 @@ def _state(status: PowerDomainStatus) -> tuple[object, ...]:
         status.unknown_nodes,
         status.refused_nodes,
         status.silent_nodes,
+        status.binding_event,
         tuple(each is None for each in _numbers(status)),
         conditions,
     )

@@ -27,6 +27,7 @@ from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.changes import is_due
 from joulie_operator.power_domains.decision import DomainDecision, DomainInputs, decide
 from joulie_operator.power_domains.enforcement import TreeEnforcer
+from joulie_operator.power_domains.events import PowerEvents
 from joulie_operator.power_domains.inputs import DomainNode, DomainSight, unknown_node
 from joulie_operator.power_domains.metrics import DomainState
 from joulie_operator.power_domains.status import dated, domain_status, unreadable_status
@@ -52,6 +53,7 @@ class PowerDomainParts:
     nodes: Reflector[Node]
     sight: DomainSight
     budgets: NodeBudgets
+    events: PowerEvents
     writer: FencedWriter
     stale_reason: Callable[[], str | None]
     failures: Failures
@@ -71,6 +73,7 @@ class PowerDomainController:
         self._facts: dict[NodeName, tuple[Node, DomainNode]] = {}
         self._changed = asyncio.Event()
         parts.budgets.wake = self._changed.set
+        parts.events.wake = self._changed.set
         parts.domains.subscribe(self._on_domain)
         #: Versions of objects whose status was written since: until another one is seen, nothing is.
         self._written_over: dict[str, str] = {}
@@ -98,7 +101,7 @@ class PowerDomainController:
             with self._parts.failures.contained("power domains"):
                 await self.look(afresh=is_full)
             took_s = self._parts.clock() - started_s
-            pause_s = max(0.0, full_s - self._parts.clock())
+            pause_s = max(0.0, min(full_s - self._parts.clock(), self._parts.events.pause_s(self._parts.wall())))
             if self._reads.problem() is not None:
                 full_s, pause_s = started_s, STALE_INTERVAL_S
             try:
@@ -110,10 +113,12 @@ class PowerDomainController:
 
     async def look(self, *, afresh: bool = True) -> None:
         """Decide once, and write what has changed; `afresh` False: by what is known of nodes. Raise as `run`."""
-        problem = self._parts.stale_reason() or self._parts.budgets.stale_reason()
+        events = self._parts.events
+        problem = self._parts.stale_reason() or self._parts.budgets.stale_reason() or events.unknown_reason()
         if problem is not None:
             # What was seen is not known to be so any more.
             self.states = {}
+            events.forget()
             self._reads.failed(problem, cause="stale")
             return
         self._reads.recovered()
@@ -127,16 +132,19 @@ class PowerDomainController:
             labels={NodeName(name): node.labels for name, node in nodes.items()},
             unread_nodes=unread_nodes - nodes.keys(),
             budgets=self._parts.budgets.seen(nodes),
+            events=events.inputs(domains, facts, self._parts.wall()),
         )
         decided_s = self._parts.clock()
         decision = await asyncio.to_thread(decide, inputs, self._enforcer, self._parts.failures)
         await self._parts.budgets.carry_out(decision, nodes, unread_nodes, decided_s)
+        await asyncio.to_thread(events.take, inputs, decision, is_sample=afresh)
         readable = {name: each for name, each in domains.items() if name not in invalid}
         statuses = await asyncio.to_thread(self._statuses, readable, inputs, decision)
         self.states = {name: DomainState(inputs.specs[name], status) for name, status in statuses.items()} | {
             name: DomainState(None, unreadable_status(reason)) for name, reason in invalid.items()
         }
         await self._publish(readable, invalid, statuses)
+        await events.publish(self._parts.wall())
 
     def _on_domain(self, _name: str, old: Versioned[PowerDomain] | None, new: Versioned[PowerDomain] | None) -> None:
         if old is None or new is None or old.model.spec != new.model.spec:
@@ -201,6 +209,7 @@ class PowerDomainController:
         after = dated(status, before.conditions, domain.metadata.generation, now_s)
         if not is_due(before, after, domain.model.spec.limit_watts, now_s):
             return
+        after = after.model_copy(update={"history": self._parts.events.history(domain.name, now_s)})
         body = {"metadata": {"resourceVersion": version}, "status": after.dump()}
         if await self._write(domain.name, body):
             self._written_over[domain.name] = version

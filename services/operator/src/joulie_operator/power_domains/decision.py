@@ -11,7 +11,19 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from joulie_api.failures import Failures
-from joulie_core.budget import BudgetDomain, BudgetTree, DomainProblem, Forest, ObservedDomain, observe, plant
+from joulie_core.budget import (
+    BudgetDomain,
+    BudgetTree,
+    DomainProblem,
+    EventedTree,
+    EventInputs,
+    EventLimit,
+    Forest,
+    ObservedDomain,
+    observe,
+    observe_events,
+    plant,
+)
 from joulie_core.kinds import PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainMode
 from joulie_core.names import NodeName
@@ -41,6 +53,8 @@ class DomainOutcome:
     enforced: EnforcedDomain | None = None
     #: Domains of its tree that say Observe.
     observing: tuple[str, ...] = ()
+    #: The event whose limit is in force; where the tree is not enforced, whose limit would be.
+    event: EventLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,8 @@ class DomainInputs:
     unread_nodes: frozenset[str] = frozenset()
     #: None: the setting is not Enforce.
     budgets: SeenBudgets | None = None
+    #: Events that lower limits of domains.
+    events: EventInputs = field(default_factory=EventInputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,8 @@ class DomainDecision:
     changes: tuple[BudgetChange, ...] = ()
     #: Nodes whose objects stay; those of all others are deleted. None: this is not known, and all stay.
     kept: AbstractSet[NodeName] | None = None
+    #: Lowest limit that each event can bring its domain down to, in milliwatts, by the name of the event.
+    reach_mw: Mapping[str, int] = field(default_factory=dict)
 
 
 def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> DomainDecision:
@@ -81,6 +99,7 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
     unknown = sorted(inputs.unread - inputs.specs.keys())
     homeless = (*(f"PowerDomain {name}" for name in unknown), *(f"Node {name}" for name in sorted(inputs.unread_nodes)))
     aside = _set_aside(forest, domains, inputs)
+    reach: dict[str, int] = {}
     changes = [] if inputs.budgets is None else list(kept_changes(aside, inputs.budgets))
     enforced = [tree for tree in forest.trees if inputs.budgets is not None and not observing(tree, inputs.specs)]
     enforcer.retain(
@@ -89,11 +108,15 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
     kept = aside.union(*(tree.leaf_of for tree in enforced))
     for tree in forest.trees:
         with failures.contained("observe power domains", root=tree.domains[0].name):
-            found, written = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
-            outcomes |= {name: replace(each, unread=homeless) for name, each in found.items()}
+            found, written, evented = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
+            outcomes |= {
+                name: replace(each, unread=homeless, event=evented.limits.get(name)) for name, each in found.items()
+            }
             changes += written
+            reach |= evented.reach_mw
     certain = inputs.budgets is None or not unknown
-    return DomainDecision(outcomes, tuple(sorted(changes, key=lambda each: each.order)), kept if certain else None)
+    ordered = tuple(sorted(changes, key=lambda each: each.order))
+    return DomainDecision(outcomes, ordered, kept if certain else None, reach)
 
 
 def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[str, ...]:
@@ -104,21 +127,30 @@ def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[s
 
 def _decide_tree(
     tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer, *, enforces: bool
-) -> tuple[dict[str, DomainOutcome], tuple[BudgetChange, ...]]:
+) -> tuple[dict[str, DomainOutcome], tuple[BudgetChange, ...], EventedTree]:
     facts = {name: inputs.nodes[name].budget for name in tree.leaf_of}
     if not enforces or inputs.budgets is None:
         seen = observe(tree, facts)
+        evented = observe_events(tree, facts, inputs.events)
         floors, others = _by_domain(seen.problems), observing(tree, inputs.specs)
-        return {
-            name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
-            for name, each in seen.domains.items()
-        }, ()
-    found = enforcer.decide(tree, facts, inputs.budgets)
+        return (
+            {
+                name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
+                for name, each in seen.domains.items()
+            },
+            (),
+            evented,
+        )
+    found = enforcer.decide(tree, facts, inputs.budgets, inputs.events)
     floors = _by_domain(found.decision.problems)
-    return {
-        name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
-        for name, each in found.observed.items()
-    }, found.changes
+    return (
+        {
+            name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
+            for name, each in found.observed.items()
+        },
+        found.changes,
+        found.evented,
+    )
 
 
 def _set_aside(forest: Forest, domains: Iterable[BudgetDomain], inputs: DomainInputs) -> frozenset[NodeName]:

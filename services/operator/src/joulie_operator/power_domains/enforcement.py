@@ -16,10 +16,13 @@ from joulie_core.budget import (
     BudgetNode,
     BudgetPlanner,
     BudgetTree,
+    EventedTree,
+    EventInputs,
     LeaseTimes,
     LimitAsk,
     ObservedDomain,
     domains_of,
+    with_events,
 )
 from joulie_core.budget.ledger import current_ask, current_report, is_silent, next_ask
 from joulie_core.budget.objects import watts_of
@@ -37,6 +40,7 @@ SETTLING_S: Final = 60.0
 #: Between two renewals of a node at most; at least half of it.
 RENEWAL_S: Final = 100.0
 _SHARES: Final = 1 << 16
+_NO_EVENTS: Final = EventInputs()
 #: Largest whole number that an object can have.
 _MOST: Final = 2**63 - 1
 
@@ -109,6 +113,7 @@ class EnforcedTree:
     observed: Mapping[str, ObservedDomain]
     domains: Mapping[str, EnforcedDomain]
     changes: tuple[BudgetChange, ...]
+    evented: EventedTree
 
 
 @dataclass(slots=True)
@@ -132,24 +137,37 @@ class TreeEnforcer:
         self._settled_s = {key: each for key, each in self._settled_s.items() if key[0] in roots}
         self._largest = {name: each for name, each in self._largest.items() if name in domains}
 
-    def decide(self, tree: BudgetTree, facts: Mapping[NodeName, BudgetNode], budgets: SeenBudgets) -> EnforcedTree:
+    def decide(
+        self,
+        tree: BudgetTree,
+        facts: Mapping[NodeName, BudgetNode],
+        budgets: SeenBudgets,
+        events: EventInputs = _NO_EVENTS,
+    ) -> EnforcedTree:
         """Return what is written now; without a term nothing is.
 
         Args:
             tree: one tree whose domains all say Enforce.
             facts: of its nodes, without asks and reports.
             budgets: the objects of all nodes.
+            events: those of any domains.
         """
         term = NO_TERM if budgets.term is None else budgets.term
         settling = self._is_settling(tree, budgets, term)
         nodes = {name: _node(tree, facts[name], budgets, settling=settling) for name in tree.leaf_of}
+        evented = EventedTree(tree)
+        if events.of(tree):
+            plain = BudgetPlanner(tree, term, TIMES).decide(nodes, budgets.now_s)
+            evented = with_events(tree, events, plain.targets_mw, plain.floors_mw)
+            tree = evented.tree
+            nodes = {name: replace(each, kept_mw=evented.kept_mw.get(name, 0)) for name, each in nodes.items()}
         decision = self._planner(tree, term).decide(nodes, budgets.now_s)
         asks = dict(decision.asks)
         if budgets.term is not None and not decision.deposed:
             asks = _kept_again(tree, nodes, budgets, term) | asks
         changes = tuple(_changes(tree, nodes, budgets, asks, settling=settling)) if budgets.term is not None else ()
         observed = domains_of(tree, nodes, decision)
-        return EnforcedTree(decision, observed, self._states(tree, nodes, observed, budgets), changes)
+        return EnforcedTree(decision, observed, self._states(tree, nodes, observed, budgets), changes, evented)
 
     def _planner(self, tree: BudgetTree, term: int) -> BudgetPlanner:
         root = tree.domains[0].name

@@ -50,6 +50,8 @@ class DomainNode:
 
     budget: BudgetNode
     drawn: DrawnReading = DrawnReading(None)
+    #: It runs performance pods.
+    performance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class DomainSight:
                 demand_mw=_milliwatts(_demand_watts(found, self.cluster.load(node.name), drawn)),
             ),
             drawn,
+            performance=self.cluster.load(node.name).performance_pods > 0,
         )
 
 

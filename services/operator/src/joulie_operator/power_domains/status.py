@@ -43,6 +43,7 @@ def domain_status(
         enforces: the setting is Enforce.
     """
     observed, enforced = outcome.observed, outcome.enforced
+    spec = _with_event(spec, outcome)
     mode = DomainMode.OBSERVE if enforced is None else DomainMode.ENFORCE
     condition = _enforced(spec, outcome, enforces=enforces)
     if observed is None:
@@ -65,8 +66,16 @@ def domain_status(
         limited_nodes=observed.limited,
         lowered_nodes=len(observed.lowered),
         lowered=tuple(_lowered(each) for each in observed.lowered[:MOST_LOWERED]),
+        binding_event=None if enforced is None or outcome.event is None else outcome.event.event,
         conditions=(*_used(spec, outcome, observed), condition),
     )
+
+
+def _with_event(spec: PowerDomainSpec, outcome: DomainOutcome) -> PowerDomainSpec:
+    """Return the spec with the limit in force."""
+    if outcome.enforced is None or outcome.event is None:
+        return spec
+    return spec.model_copy(update={"limit_watts": math.ceil(outcome.event.limit_mw / MW_PER_WATT)})
 
 
 def unreadable_status(reason: str) -> PowerDomainStatus:
@@ -85,13 +94,22 @@ def dated(
 ) -> PowerDomainStatus:
     """Return a status with its time and generation; conditions keep the times of those before while they stay."""
     now = rfc3339(now_s, "seconds")
-    kinds = {each.type for each in status.conditions}
+    conditions = dated_conditions(status.conditions, before, generation, now)
+    return status.model_copy(update={"observed_generation": generation, "last_updated": now, "conditions": conditions})
+
+
+def dated_conditions(
+    found: Iterable[Condition], before: Iterable[Condition], generation: int | None, now: str
+) -> tuple[Condition, ...]:
+    """Return conditions with the generation, and the time of those before while they stay."""
+    listed = list(found)
+    kinds = {each.type for each in listed}
     conditions = tuple(each for each in before if each.type in kinds)
-    for each in status.conditions:
+    for each in listed:
         conditions = set_condition(
             conditions, each.type, each.status, each.reason, each.message, now=now, generation=generation
         )
-    return status.model_copy(update={"observed_generation": generation, "last_updated": now, "conditions": conditions})
+    return conditions
 
 
 def _up(milliwatts: int | None) -> int | None:
