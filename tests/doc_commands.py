@@ -45,6 +45,9 @@ ON_A_CLUSTER: Final = (
     ("docs/savings.md", "What has Joulie saved here?"),
     ("docs/power-budgets.md", "Begin"),
     ("docs/power-budgets.md", "Enforce"),
+    ("docs/power-events.md", "The call"),
+    ("docs/openadr.md", "Set it up"),
+    ("docs/openadr.md", "Leave it"),
     ("docs/power-budgets.md", "Leave"),
     ("docs/holders.md", "Holders of devices"),
     ("docs/energy-by-pod.md", "Series"),
@@ -123,6 +126,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ),
     ("docs/power-budgets.md", r"kubectl apply -f domains.yaml"): Reason(
         "stores the example of the page", "tests/e2e/test_power_domains.py"
+    ),
+    ("docs/power-events.md", r"kubectl apply -f event.yaml"): Reason(
+        "stores the example of the page", "tests/e2e/test_power_events.py"
     ),
     ("docs/presets.md", r"helm upgrade .*"): Reason(
         "rendered by tests/integration/test_presets.py", "tests/e2e/test_presets.py"

@@ -25,7 +25,16 @@ from joulie_cli.views.rows import NodeRow
 from joulie_core.labels import MANAGED as MANAGED_KEY
 from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
 from joulie_core.savings import EstimateRange, Lever, LeverRate, SavingsLedger
-from joulie_testing.api import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod, make_power_domain
+from joulie_core.timestamps import epoch_seconds, rfc3339
+from joulie_testing.api import (
+    FakeApiServer,
+    Respond,
+    make_node_bmc,
+    make_node_hardware,
+    make_pod,
+    make_power_domain,
+    make_power_event,
+)
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 _HEAD: Final = """\
@@ -172,6 +181,7 @@ _COMMANDS: Final = {
     "sleep": ("sleep",),
     "savings": ("savings", "--since", "7d", "--price", "0.25"),
     "power": ("power",),
+    "event": ("event", "call-1"),
     "wake": ("wake", "--all", "--for", "4h"),
 }
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -192,6 +202,8 @@ async def page() -> str:
                     _save(server)
                 if verb == "power":
                     _feed(server)
+                if verb == "event":
+                    _call(server)
                 shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
                 if shown:
@@ -303,6 +315,32 @@ def _feed(server: FakeApiServer) -> None:
         sums = {"inForceWatts": may_draw, "allocatedWatts": allocated, "nodes": nodes, "unknownNodes": missing}
         status = {"mode": "Observe", "lastUpdated": ago(5), "drawn": drawn, "conditions": [accepted, held], **sums}
         server.put(make_power_domain(name, limit_watts=limit, parent=parent, status=status))
+
+
+def _call(server: FakeApiServer) -> None:
+    """Let a feed have an event with a gap."""
+    first_s = epoch_seconds("2026-06-01T17:30:00Z")
+    assert first_s is not None, "it is a time"
+    minutes, missing = [], 15
+    for number in range(30):
+        held, after = number in range(5, 25), number in range(26, 30)
+        minute = {"start": rfc3339(first_s + 60 * number, "seconds"), "baselineWatts": 2_600, "samples": 6}
+        drawn = 1_790 + number % 3 * 10 if held else 2_600 - after * 60
+        if held:
+            minute["targetWatts"] = 1_820
+        if number != missing:
+            minute |= {"drawnWatts": drawn, "quality": "measured"}
+        minutes.append(minute)
+    status = {
+        "state": "Ended", "lastUpdated": ago(5), "deliverableWatts": 1_400, "baselineWatts": 2_600,
+        "drawnWatts": 2_540, "secondsTo90Percent": 21.4, "meanErrorWhileHeld": -1.1, "reboundPercent": -2.3,
+        "affected": {"standardNodes": 3}, "minutes": minutes,
+        "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted",
+                        "message": "the limit goes from 3000 W to 1820 W; 1400 W could be delivered"}],
+    }  # fmt: skip
+    times = {"start": "2026-06-01T17:35:00Z", "end": "2026-06-01T17:55:00Z", "standing": None}
+    spec = {"domain": "feed-1", "limitWatts": None, "reduceByPercent": 30, "baseline": "LastHour", **times}
+    server.put(make_power_event("call-1", status=status, mayAffect=["standard"], **spec))
 
 
 def _save(server: FakeApiServer) -> None:

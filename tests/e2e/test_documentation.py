@@ -27,6 +27,7 @@ from joulie_api.resources import (
     NODES,
     PODS,
     POWER_DOMAINS,
+    POWER_EVENTS,
     SECRETS,
     TELEMETRY_PROFILES,
     Resource,
@@ -40,6 +41,7 @@ from joulie_testing.api import (
     make_node_twin,
     make_pod,
     make_power_domain,
+    make_power_event,
     make_telemetry_profile,
 )
 
@@ -87,6 +89,7 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
         ("docs/monitoring.md", "Monitoring"): _has_monitors,
         ("docs/power-budgets.md", "Begin"): _observes_power_domains,
         ("docs/power-budgets.md", "Enforce"): _enforces_power_domains,
+        ("docs/power-events.md", "The call"): _has_no_event,
         ("docs/power-budgets.md", "Leave"): _observes_none,
         ("docs/upgrade.md", "Steps"): _has_the_new_kind,
         ("docs/upgrade.md", "Secrets of BMCs"): _approves_the_addresses_and_certificates,
@@ -106,6 +109,7 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
                 (NODE_TWINS, make_node_twin(_NODE, "performance")),
                 (TELEMETRY_PROFILES, make_telemetry_profile(_NODE)),
                 (POWER_DOMAINS, make_power_domain("rack-1")),
+                (POWER_EVENTS, make_power_event("call-1")),
                 (NODE_BMCS, make_node_bmc(_NODE)),
                 (
                     NODE_BMCS,
@@ -188,6 +192,10 @@ async def _observes_power_domains(release: Release) -> None:
 async def _enforces_power_domains(release: Release) -> None:
     spec = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
     assert {"name": "POWER_DOMAINS", "value": "Enforce"} in spec["containers"][0]["env"]
+
+
+async def _has_no_event(release: Release) -> None:
+    assert await release.client.list(POWER_EVENTS) == []
 
 
 async def _observes_none(release: Release) -> None:

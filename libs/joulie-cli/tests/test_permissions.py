@@ -23,6 +23,7 @@ _VERBS = {
     "sleep": ("sleep",),
     "savings": ("savings",),
     "power": ("power", "rack"),
+    "event": ("event",),
     "events": ("events", "-w"),
 }
 _PLURALS = {
@@ -31,6 +32,7 @@ _PLURALS = {
     "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
     "NodeSleepPolicy": "nodesleeppolicies", "ConfigMap": "configmaps",
     "PowerDomain": "powerdomains", "NodePowerBudget": "nodepowerbudgets",
+    "PowerEvent": "powerevents",
 }  # fmt: skip
 
 

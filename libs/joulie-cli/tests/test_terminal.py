@@ -15,7 +15,15 @@ from joulie_cli.verbs import completion
 from joulie_cli.verbs.top import TopView, screen
 from joulie_cli.views.nodes import NodeMarks, decode_report, decode_target, decode_twin
 from joulie_cli.views.rows import join
-from joulie_testing.api import Respond, make_node, make_node_bmc, make_node_hardware, make_pod, make_power_domain
+from joulie_testing.api import (
+    Respond,
+    make_node,
+    make_node_bmc,
+    make_node_hardware,
+    make_pod,
+    make_power_domain,
+    make_power_event,
+)
 from joulie_testing.cli import ago, extender_service, make_event, managed_node, service_pod
 
 #: Colour, title of the window, C1 control, DEL, another direction of text, a forged line, a line that is overwritten.
@@ -50,6 +58,8 @@ COMMANDS = [
     ("savings",),
     ("power",),
     ("power", "rack"),
+    ("event",),
+    ("event", "cut"),
     ("doctor",),
     ("events",),
     ("wake", "n1"),
@@ -69,6 +79,13 @@ _DOMAIN_STATUS = {
     "lastUpdated": ago(5),
     "lowered": [{"node": "n1", "wantedWatts": 400, "allocatedWatts": 300, "reason": "limit of rack"}],
     "conditions": [{"type": "Accepted", "status": "False", "reason": "Cycle", "message": "its parents lead back"}],
+}
+_EVENT_STATUS = {
+    "lastUpdated": ago(5),
+    "state": "Active",
+    "bindingEvent": "cut",
+    "minutes": [{"start": ago(60), "drawnWatts": 900.0, "targetWatts": 950.0, "samples": 6, "quality": "measured"}],
+    "conditions": [{"type": "Accepted", "status": "False", "reason": "DepthNotReachable", "message": "900 W"}],
 }
 
 
@@ -119,6 +136,7 @@ def some_objects():
         bmc,
         pod,
         make_power_domain("rack", status=_DOMAIN_STATUS),
+        make_power_event("cut", status=_EVENT_STATUS),
         make_node("n2", labels={"joulie.io/sleep-state": "quarantined"}),
         service_pod("operator", "n1"),
         service_pod("agent", "n1", owner="DaemonSet"),

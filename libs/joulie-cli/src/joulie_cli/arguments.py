@@ -26,6 +26,7 @@ VERBS: Final = (
     "sleep",
     "savings",
     "power",
+    "event",
     "wake",
     "maintenance",
     "completion",

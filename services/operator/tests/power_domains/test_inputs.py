@@ -146,3 +146,12 @@ def test_a_node_wants_what_its_pods_request_without_caps_and_not_less_than_it_dr
     assert 0 < idle < busy <= 560_000
     known.draws(559.5, "measured")
     assert known.found.budget.demand_mw == max(busy, 559_500)
+
+
+def test_a_node_is_told_apart_by_whether_it_runs_performance_pods():
+    known = Known()
+    known.runs(1.0)
+    assert not known.found.performance
+    known.cluster.on_pod("train", None, PodSummary("n1", True, 1.0, 0.0))
+    assert known.found.performance
+    assert not Known(managed=False).found.performance

@@ -1,7 +1,8 @@
 """The operator on an API server observes power domains, with the permissions that it has."""
 
+from joulie_api import optional_watch
 from joulie_operator.power_domains import controller
-from joulie_testing.api import Respond, make_node, make_power_domain
+from joulie_testing.api import Respond, make_node, make_power_domain, make_power_event
 
 _NODES = [
     *(make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(2)),
@@ -69,3 +70,44 @@ async def test_nodes_are_limited_where_that_is_enabled_and_changes_are_followed_
     assert 'joulie_operator_power_domain_enforced{domain="rack"} 1.0' in metrics
     cluster.api.put(make_power_domain("rack", mode="Observe", **rack))
     await cluster.until(lambda: cluster.api.get("NodePowerBudget", "other") is None)
+
+
+async def test_domains_are_observed_where_the_kind_of_events_is_not_installed(cluster):
+    cluster.api.put_all(_NODES)
+    cluster.api.put(_RACK)
+    cluster.api.faults.add(Respond(404), verb="list", path="/powerevents", times=None)
+    operator = cluster.start(POWER_DOMAINS="Observe")
+    await cluster.until(lambda: status(cluster, "rack"))
+    assert operator.app.health.readiness().ok
+
+
+async def test_nothing_is_decided_where_events_may_not_be_read(cluster, monkeypatch):
+    monkeypatch.setattr(controller, "STALE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(optional_watch, "_RETRY_S", 0.01)
+    cluster.api.put_all(_NODES)
+    cluster.api.put(_RACK)
+    cluster.api.faults.add(Respond(403), verb="list", path="/powerevents", times=None)
+    cluster.start(POWER_DOMAINS="Observe")
+    await cluster.until(lambda: planned(cluster))
+    await cluster.until(lambda: sum(each.kind == "PowerEvent" for each in cluster.api.requests) > 3)
+    assert status(cluster, "rack") == {}
+    cluster.api.faults.clear()
+    await cluster.until(lambda: status(cluster, "rack"))
+
+
+async def test_an_event_is_looked_at_at_once_and_has_its_series(cluster, monkeypatch):
+    monkeypatch.setattr(controller, "INTERVAL_S", 600.0)
+    cluster.api.put_all(_NODES)
+    cluster.api.put(_RACK)
+    operator = cluster.start(POWER_DOMAINS="Enforce")
+    await cluster.until(lambda: status(cluster, "rack"))
+    cluster.api.put(make_power_event("cut", domain="rack"))
+    await cluster.until(lambda: cluster.api.get("PowerEvent", "cut").get("status"))
+    found = cluster.api.get("PowerEvent", "cut")["status"]
+    assert found["state"] == "Active"
+    accepted = {each["type"]: each["reason"] for each in found["conditions"]}
+    assert accepted == {"Accepted": "DomainNotEnforced", "Active": "DomainNotEnforced"}
+    metrics = await operator.metrics()
+    assert 'joulie_operator_power_events{state="Active"} 1.0' in metrics
+    assert 'joulie_operator_power_event_accepted{domain="rack",event="cut"} 0.0' in metrics
+    assert "joulie_operator_power_events_unreadable 0.0" in metrics
