@@ -46,6 +46,8 @@ ON_A_CLUSTER: Final = (
     ("docs/power-budgets.md", "Begin"),
     ("docs/power-budgets.md", "Enforce"),
     ("docs/power-events.md", "The call"),
+    ("docs/openadr.md", "Set it up"),
+    ("docs/openadr.md", "Leave it"),
     ("docs/power-budgets.md", "Leave"),
     ("docs/holders.md", "Holders of devices"),
     ("docs/energy-by-pod.md", "Series"),

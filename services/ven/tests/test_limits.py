@@ -7,11 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from services.ven.tests.events import HOUR, KW, capacity, interval, simple, subscription
 
+from joulie_api.settings import read_settings
 from joulie_ven.limits import MOST_LIMITS, LimitKind, LimitRules, plan
+from joulie_ven.objects import spec_of
+from joulie_ven.settings import VenSettings
 from joulie_ven.times import FOREVER
 from joulie_ven.wire import PayloadDescriptor, VtnEvent, decode_event
 
 NOW_S = 1_800_000_000.0
+SETTINGS = read_settings(
+    VenSettings, {"VTN_URL": "https://v", "VTN_PROGRAM": "p", "VEN_NAME": "v", "POWER_DOMAIN": "site"}
+)
 RULES = LimitRules("ven", frozenset(), 100_000, (300_000, None, 50_000))
 
 
@@ -156,6 +162,41 @@ def test_at_every_moment_of_a_subscription_there_is_exactly_one_of_it_or_a_sched
         subscribed = [each for each in found if each[0] == 200_000 and each[1] <= at_s < each[2]]
         scheduled = any(start * HOUR <= at_s < (start + hours) * HOUR for start, hours in schedule)
         assert len(subscribed) == (not scheduled)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+MOMENTS = st.sampled_from(["0001-01-01", "2026-03-01T12:00:00Z", "9999-12-31T23:59:59Z", "P9999Y", "PT1S", "P1Y", ""])
+PERIODS = st.fixed_dictionaries({}, optional=dict.fromkeys(("start", "duration", "randomizeStart"), MOMENTS | ANYTHING))
+PAYLOADS = st.fixed_dictionaries(
+    {"type": st.sampled_from([*LimitKind, "PRICE"]), "values": st.lists(ANYTHING, min_size=1, max_size=1)}
+)
+INTERVALS = st.fixed_dictionaries(
+    {"id": st.integers(-9, 9), "payloads": st.lists(PAYLOADS, max_size=2)}, optional={"intervalPeriod": PERIODS}
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"payloadDescriptors": st.just([*KW, {**KW[0], "payloadType": "IMPORT_CAPACITY_SUBSCRIPTION"}])},
+        optional={
+            "intervals": st.lists(INTERVALS, max_size=3) | ANYTHING,
+            "intervalPeriod": PERIODS,
+            "duration": MOMENTS,
+            "priority": ANYTHING,
+            "targets": ANYTHING,
+        },
+    )
+)
+def test_whatever_an_event_has_it_is_refused_or_can_be_written(fields):
+    found = event(**fields)
+    if isinstance(found, VtnEvent):
+        made = plan([found], RULES, now_s=NOW_S, seen_s={})
+        for limit in made.limits:
+            assert spec_of(limit, SETTINGS, "2026-03-01T12:00:00Z").limit_watts >= 0
 
 
 def test_beyond_the_bound_what_has_no_end_and_what_begins_first_is_kept():

@@ -204,6 +204,13 @@ async def test_a_failed_write_stops_no_other_and_is_repeated(vtn, site):
     await site.until(lambda: len(site.events) == 2)
 
 
+async def test_a_defect_ends_a_poll_and_not_the_process(vtn, site, monkeypatch):
+    monkeypatch.setattr("joulie_ven.poller.plan", lambda *_args, **_named: 1 / 0)
+    site.start()
+    await site.polls("InternalError", 2)
+    assert await site.series("joulie_internal_errors_total", work="poll the VTN") >= 2
+
+
 async def test_a_poll_waits_for_the_next_one(vtn, site):
     vtn.put(**capacity(800, soon()))
     site.start(VTN_POLL_INTERVAL="60s")

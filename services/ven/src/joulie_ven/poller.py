@@ -92,6 +92,18 @@ class Poller:
 
     async def once(self) -> float:
         """Poll once; return the seconds until the next poll."""
+        reason, wait_s = VtnReason.INTERNAL_ERROR, 0.0
+        with self._failures.contained("poll the VTN"):
+            reason, wait_s = await self._result()
+        self._metrics.on_poll(reason, self._vtn.ahead_s, self._wall())
+        self._compare_clocks()
+        interval_s = self._settings.vtn_poll_interval * (1 + _SPREAD * (2 * self._chance() - 1))
+        if reason is VtnReason.OK:
+            return interval_s
+        return max(wait_s, interval_s + self._backoff.next_s(self._wall()))
+
+    async def _result(self) -> tuple[VtnReason, float]:
+        """Poll; return the reason of the end, and the seconds that the VTN requests to be left alone."""
         reason, wait_s = VtnReason.OK, 0.0
         try:
             async with asyncio.timeout(_REQUESTS * self._settings.vtn_request_timeout):
@@ -107,12 +119,7 @@ class Poller:
             self._problems.failed(error, cause=reason.value)
         else:
             self._problems.recovered()
-        self._metrics.on_poll(reason, self._vtn.ahead_s, self._wall())
-        self._compare_clocks()
-        interval_s = self._settings.vtn_poll_interval * (1 + _SPREAD * (2 * self._chance() - 1))
-        if reason is VtnReason.OK:
-            return interval_s
-        return max(wait_s, interval_s + self._backoff.next_s(self._wall()))
+        return reason, wait_s
 
     async def _poll(self) -> None:
         own = await self._keeper.read()

@@ -18,6 +18,7 @@ class VtnReason(StrEnum):
     INVALID_ANSWER = "InvalidAnswer"
     PROGRAM_NOT_FOUND = "ProgramNotFound"
     KUBERNETES_FAILED = "KubernetesFailed"
+    INTERNAL_ERROR = "InternalError"
 
 
 class VtnError(Exception):
