@@ -38,7 +38,7 @@ def text() -> str:
             ("holders", permissions.holders),
             ("node-pods", permissions.node_pods),
             ("class-limits", permissions.class_limits),
-            ("start-hook", permissions.start_hook),
+            ("pod-events", permissions.pod_events),
         )
     )
 

@@ -34,7 +34,7 @@ def test_the_policies_cover_everything_that_the_roles_let_the_accounts_write(hel
     assert not writes(agent.namespace)
     assert covered(find(helm.render({}), POLICY, "joulie-agent")) == writes(agent.cluster)
     everything = find(helm.render(RESOURCE_MANAGER), POLICY, "joulie-agent")
-    assert covered(everything) == writes(agent.cluster) | writes(agent.resource_manager)
+    assert covered(everything) == writes((*agent.cluster, *agent.resource_manager, *agent.pod_events))
     for policy in ("joulie-agent", "joulie-agent-nodes"):
         assert covered(find(helm.render(POOL), POLICY, policy)) == writes(agent.cluster)
     plain = writes(operator.cluster) | writes(operator.namespace)

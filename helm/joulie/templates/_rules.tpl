@@ -228,10 +228,6 @@
 - apiGroups: [""]
   resources: [nodes/status]
   verbs: [patch]
-# Warnings about pods, in their namespaces.
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create]
 - apiGroups: [topology.node.k8s.io]
   resources: [noderesourcetopologies]
   verbs: [get, create, patch, delete]
@@ -248,10 +244,6 @@
 - apiGroups: [""]
   apiVersions: ['*']
   resources: [nodes/status]
-  operations: [CREATE, UPDATE, DELETE]
-- apiGroups: [""]
-  apiVersions: ['*']
-  resources: [events]
   operations: [CREATE, UPDATE, DELETE]
 - apiGroups: [topology.node.k8s.io]
   apiVersions: ['*']
@@ -276,13 +268,13 @@
   resources: [namespaces]
   verbs: [list, watch]
 {{- end -}}
-{{- define "joulie.rules.agent.start-hook" -}}
-# Warnings about pods that start under a limit.
+{{- define "joulie.rules.agent.pod-events" -}}
+# Warnings about pods, in their namespaces.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
 {{- end -}}
-{{- define "joulie.writes.agent.start-hook" -}}
+{{- define "joulie.writes.agent.pod-events" -}}
 - apiGroups: [""]
   apiVersions: ['*']
   resources: [events]

@@ -11,8 +11,8 @@ true
 {{- if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") }}
 {{- include "joulie.writes.agent.resource-manager" . | nindent 0 }}
 {{- end }}
-{{- if include "joulie.startHook.enabled" . }}
-{{- include "joulie.writes.agent.start-hook" . | nindent 0 }}
+{{- if include "joulie.podEvents.enabled" . }}
+{{- include "joulie.writes.agent.pod-events" . | nindent 0 }}
 {{- end }}
 {{- end -}}
 

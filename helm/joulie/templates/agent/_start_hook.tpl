@@ -1,3 +1,10 @@
+{{/* Whether the agent's account creates Events about pods; empty where it does not. */}}
+{{- define "joulie.podEvents.enabled" -}}
+{{- if or (and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset")) (include "joulie.startHook.enabled" .) -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{/*
 The container that the container runtime asks before it creates one: root for the runtime's socket, without capabilities, network use or
 API token; nothing of the host is writable.

@@ -104,13 +104,13 @@ class Permissions:
     node_pods: tuple[Grant, ...] = ()
     #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
     class_limits: tuple[Grant, ...] = ()
-    #: In the cluster, only where these are lifted before containers start.
-    start_hook: tuple[Grant, ...] = ()
+    #: In the cluster, only where the resource manager is enabled, or these limits are lifted before containers start.
+    pod_events: tuple[Grant, ...] = ()
 
     @property
     def everything(self) -> tuple[Grant, ...]:
         """Return the grants of all scopes."""
-        of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits, self.start_hook)
+        of_nodes = (self.resource_manager, self.holders, self.node_pods, self.class_limits, self.pod_events)
         scopes = (
             self.cluster,
             self.namespace,
@@ -190,13 +190,12 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant(_CONTAINER_POLICIES, ("patch",), subresource="status"),
                 Grant((NODES,), ("patch",), reason="Labels, annotations and taints that a container policy sets."),
                 Grant((NODES,), ("patch",), subresource="status", reason="Capacity of extended resources."),
-                Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
                 Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
             ),
             holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
             node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
             class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
-            start_hook=(Grant((EVENTS,), ("create",), reason="Warnings about pods that start under a limit."),),
+            pod_events=(Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)

@@ -39,7 +39,7 @@ def load_roles() -> list[dict[str, Any]]:
         for name, permissions in PERMISSIONS.items()
         for kind, role, grants in (
             ("ClusterRole", name, permissions.cluster),
-            ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", permissions.resource_manager),
+            ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", (*permissions.resource_manager, *permissions.pod_events)),
             ("ClusterRole", f"{name}{_SLEEP}", permissions.sleep),
             ("ClusterRole", f"{name}{_POWER_DOMAINS}", permissions.power_domains),
             ("ClusterRole", f"{name}{_POWER_BUDGETS}", permissions.power_budgets),

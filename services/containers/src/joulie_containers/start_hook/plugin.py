@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import structlog
+
 from joulie_api.container_starts import HookState
 from joulie_containers.nri.handler import RuntimeInfo
 from joulie_containers.nri.proto.nri_pb2 import (
@@ -24,6 +26,9 @@ from joulie_containers.start_hook.controller import AskOutcome, ControllerLink
 
 #: Of the time after which a runtime disconnects a plugin.
 _SHARE_OF_TIMEOUT: Final = 0.5
+_MS_PER_S: Final = 1000
+
+_log = structlog.get_logger()
 
 
 class StartHook:
@@ -56,13 +61,20 @@ class StartHook:
 
     async def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
         """Return without a change when the container may start, or when its deadline is over."""
-        del container
         asked_at = self._clock()
         outcome = await self._link.ask(pod.namespace, pod.name, pod.uid)
         waited_s = self._clock() - asked_at
         self.outcomes[outcome] += 1
         self.waited_s += waited_s
         self.longest_wait_s = max(self.longest_wait_s, waited_s)
+        _log.debug(
+            "container created",
+            namespace=pod.namespace,
+            pod=pod.name,
+            container=container.name,
+            outcome=outcome,
+            waited_ms=round(waited_s * _MS_PER_S, 2),
+        )
         return CreateContainerResponse()
 
     async def ignore_pod(self, pod: PodSandbox) -> None:

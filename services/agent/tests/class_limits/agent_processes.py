@@ -1,0 +1,101 @@
+"""The processes of an agent's pod that limit GPUs by class, over GPUs in a file."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+from services.agent.tests.class_limits.stub_gpus import StubGpus
+
+from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_devcluster.host.process import ServiceProcess, base_environment
+from joulie_testing.agent.fake_sysfs import FakeMachine
+from joulie_testing.agent.machine_spec import PLATFORMS
+
+ACTUATOR, HOLDERS, AGENT, START_HOOK = "actuator", "holders", "agent", "start-hook"
+#: As the agent, but for two times that keep limits off for a while: a hundred hand-overs would take half an hour.
+_AGENT = """
+from joulie_core.class_caps import enforced_limit
+from joulie_agent.class_limits import enforcement
+enforced_limit.SETTLED_S, enforcement.HELD_BACK_S = 0.5, 1.0
+from joulie_agent.__main__ import main
+main()
+"""
+
+
+class AgentProcesses:
+    """Actuator, holders, start hook and agent as processes.
+
+    Args:
+        directory: of their files.
+        gpus: the GPUs.
+        node: name of the node.
+        kubeconfig: of the agent.
+        kubelet: socket of the kubelet's pod-resources API.
+        runtime: socket of the container runtime.
+    """
+
+    def __init__(
+        self, directory: Path, gpus: StubGpus, *, node: str, kubeconfig: Path, kubelet: Path, runtime: Path
+    ) -> None:
+        self._directory = directory
+        self._ports: dict[str, int] = {}
+        self.running: dict[str, ServiceProcess] = {}
+        machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
+        sockets = {name: str(directory / f"{name}.sock") for name in (ACTUATOR, HOLDERS, START_HOOK)}
+        hook, module = {"START_HOOK_SOCKET": sockets[START_HOOK]}, [sys.executable, "-m"]
+        files = {
+            "HOST_SYS_ROOT": str(machine.sys),
+            "HOST_PROC_ROOT": str(machine.proc),
+            "STATE_DIR": str(directory / "journals"),
+            "ACTUATOR_SOCKET": sockets[ACTUATOR],
+            "JOULIE_STUB_GPU_STATE": str(gpus.path),
+            "LD_LIBRARY_PATH": str(gpus.library),
+        }
+        listed = {"KUBELET_SOCKET": str(kubelet), "HOLDERS_SOCKET": sockets[HOLDERS]}
+        # The longest deadline that a runtime with its default of 2 s allows: other tests take the CPUs, too.
+        asked = {"NRI_SOCKET": str(runtime), "START_DEADLINE": "1s", "LOG_LEVEL": "debug", "LOG_FORMAT": "json", **hook}
+        settings = {
+            "KUBECONFIG": str(kubeconfig),
+            "AGENT_MODE": "daemonset",
+            "NODE_NAME": node,
+            "RECONCILE_INTERVAL": "200ms",
+            "ACTUATOR_SOCKET": sockets[ACTUATOR],
+            "HOLDERS_SOCKET": sockets[HOLDERS],
+            "CLASS_LIMITS": "Enforce",
+            "TELEMETRY_CPU_CONTROL": "none",
+            **hook,
+        }
+        self._add(ACTUATOR, [*module, "joulie_actuator", ACTUATOR], files)
+        self._add(HOLDERS, [*module, "joulie_agent", HOLDERS], listed)
+        self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
+        self._add(AGENT, [sys.executable, "-c", _AGENT], settings)
+
+    def _add(self, name: str, argv: Sequence[str], env: dict[str, str]) -> None:
+        port = self._ports[name] = free_port()
+        listening = {} if name == ACTUATOR else {"METRICS_ADDR": f"{LOOPBACK}:{port}"}
+        log, whole = self._directory / f"{name}.log", base_environment() | env | listening
+        self.running[name] = ServiceProcess(name, argv, log_path=log, env=whole)
+
+    async def start(self) -> None:
+        """Start all of them."""
+        for process in self.running.values():
+            await process.start()
+
+    async def stop(self) -> None:
+        """Stop all of them."""
+        for process in self.running.values():
+            await process.stop()
+
+    async def series(self, name: str) -> dict[str, float]:
+        """Return the series of Joulie that a process serves."""
+        url = f"http://{LOOPBACK}:{self._ports[name]}/metrics"
+        async with aiohttp.ClientSession() as http, http.get(url) as reply:
+            lines = [line for line in (await reply.text()).splitlines() if line.startswith("joulie_")]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    def waits_ms(self, pods: str) -> list[float]:
+        """Return how long the containers of pods whose name begins so have waited for the start hook."""
+        lines = [json.loads(line) for line in self.running[START_HOOK].log().splitlines() if "waited_ms" in line]
+        return [each["waited_ms"] for each in lines if each["pod"].startswith(pods)]
