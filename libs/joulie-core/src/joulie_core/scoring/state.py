@@ -9,6 +9,7 @@ Source: docs/decisions/0002-extender.md.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import fsum
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -127,11 +128,21 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
         if power
         else 0.0,
         pue=_pue(status.estimated_pue),
-        supplies=tuple(
-            Supply(each.domain, plausible_value(each.available_watts)) for each in status.power_domains or ()
-        ),
+        supplies=_supplies(status),
         last_updated_s=epoch_seconds(status.last_updated),
     )
+
+
+def _supplies(status: NodeTwinStatus) -> tuple[Supply, ...]:
+    if not status.power_domains:
+        return ()
+    return _shared(tuple(Supply(each.domain, plausible_value(each.available_watts)) for each in status.power_domains))
+
+
+@lru_cache(maxsize=8_192)
+def _shared(supplies: tuple[Supply, ...]) -> tuple[Supply, ...]:
+    """Return one object for equal figures: all nodes of a rack have the same, and each request looks at them."""
+    return supplies
 
 
 def _pue(estimated: float | None) -> float | None:
