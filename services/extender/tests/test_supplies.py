@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.scoring.state import Supply
+from joulie_core.scoring.state import SupplyFigure
 from joulie_extender.supplies import DomainSupplies
 from joulie_testing.api import make_node, make_pod
 
@@ -130,7 +130,13 @@ async def test_a_pod_in_flight_leaves_with_its_node(world, fake_api):
 def test_exactly_those_nodes_are_refused_that_are_judged_so_one_by_one(watts, cores, gpus, in_flight):
     supplies = DomainSupplies()
     for name, (rack, feed) in zip(NAMES, watts, strict=True):
-        supplies.put(name, (Supply(f"rack-{name}", rack), Supply("feed", feed)), in_flight, (4.375, 300.0), known=True)
+        supplies.put(
+            name,
+            (SupplyFigure(f"rack-{name}", rack), SupplyFigure("feed", feed)),
+            in_flight,
+            (4.375, 300.0),
+            known=True,
+        )
     needed = cores * 4.375 + gpus * 300.0
     doubtful = set(supplies.doubtful(NAMES, cores, gpus))
     assert {name for name in NAMES if supplies.judge(name, needed) is not None} <= doubtful

@@ -1,4 +1,4 @@
-"""What power domains can still supply to pods, by node, with the pods in flight on all nodes below each of them.
+"""Power that domains can still supply to pods, by node, with the pods in flight on all nodes below each of them.
 
 Guarantees that a pod in flight is taken off every domain above its node, for all nodes below that domain: a burst of
 pods counts once in each domain. Costs nothing for nodes that no enforced domain is above.
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from joulie_core.names import NodeName
 from joulie_core.scoring.filter import FilterResult
-from joulie_core.scoring.state import Supply
+from joulie_core.scoring.state import SupplyFigure
 from joulie_core.scoring.supply import short_supply
 
 _MW_PER_WATT: Final = 1000
@@ -19,7 +19,7 @@ _MARGIN: Final = 1e-6
 
 
 class _NodeSupply(NamedTuple):
-    supplies: tuple[Supply, ...]
+    supplies: tuple[SupplyFigure, ...]
     #: Of pods in flight, in whole milliwatts: sums come back to zero.
     in_flight_mw: int
     #: False where the figures are too old.
@@ -44,7 +44,7 @@ class DomainSupplies:
     def put(
         self,
         name: NodeName,
-        supplies: tuple[Supply, ...],
+        supplies: tuple[SupplyFigure, ...],
         in_flight_watts: float,
         unit_watts: tuple[float, float],
         *,
@@ -86,11 +86,11 @@ class DomainSupplies:
             return None
         return short_supply(node.supplies, self.in_flight_watts(node.supplies), watts)
 
-    def in_flight_watts(self, supplies: tuple[Supply, ...]) -> dict[str, float]:
+    def in_flight_watts(self, supplies: tuple[SupplyFigure, ...]) -> dict[str, float]:
         """Return the watts of pods in flight below each of these domains."""
         return {domain: self._in_flight_mw.get(domain, 0) / _MW_PER_WATT for domain, _ in supplies}
 
-    def _least(self, supplies: tuple[Supply, ...]) -> float:
+    def _least(self, supplies: tuple[SupplyFigure, ...]) -> float:
         in_flight = self.in_flight_watts(supplies)
         left = (watts - in_flight[domain] for domain, watts in supplies if watts is not None)
         return min(left, default=inf)

@@ -30,7 +30,7 @@ HIGHEST_CONGESTION_PCT: Final = 200.0
 _PERCENT: Final = 100.0
 
 
-class Supply(NamedTuple):
+class SupplyFigure(NamedTuple):
     """Watts that a power domain can still supply to pods on a node; None where they are not known."""
 
     domain: str
@@ -55,7 +55,7 @@ class TwinSnapshot:
     trend_w_per_min: float = 0.0
     pue: float | None = None
     #: What the power domains above the node can still supply; none where no limit of one is enforced.
-    supplies: tuple[Supply, ...] = ()
+    supplies: tuple[SupplyFigure, ...] = ()
     #: Seconds since the epoch.
     last_updated_s: float | None = None
     #: Watts of pods that are placed but not in the measurement yet.
@@ -133,14 +133,16 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
     )
 
 
-def _supplies(status: NodeTwinStatus) -> tuple[Supply, ...]:
+def _supplies(status: NodeTwinStatus) -> tuple[SupplyFigure, ...]:
     if not status.power_domains:
         return ()
-    return _shared(tuple(Supply(each.domain, plausible_value(each.available_watts)) for each in status.power_domains))
+    return _shared(
+        tuple(SupplyFigure(each.domain, plausible_value(each.available_watts)) for each in status.power_domains)
+    )
 
 
 @lru_cache(maxsize=8_192)
-def _shared(supplies: tuple[Supply, ...]) -> tuple[Supply, ...]:
+def _shared(supplies: tuple[SupplyFigure, ...]) -> tuple[SupplyFigure, ...]:
     """Return one object for equal figures: all nodes of a rack have the same, and each request looks at them."""
     return supplies
 

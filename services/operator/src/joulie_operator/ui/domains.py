@@ -23,7 +23,7 @@ class SeenDomain(Protocol):
 
     @property
     def status(self) -> PowerDomainStatus:
-        """What the controller says of it."""
+        """Status by the controller."""
 
 
 class DomainBar(msgspec.Struct, frozen=True, gc=False, rename="camel"):
