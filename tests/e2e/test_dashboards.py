@@ -4,10 +4,14 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from tests.e2e.bmc import PASSWORD, USER, put_bmc
 from tests.e2e.resource_manager import resource_manager
 from tests.e2e.system import System
@@ -16,8 +20,15 @@ from tests.prometheus_server import PrometheusServer, needs_prometheus
 from tools.dashboards.boards import BOARDS
 from tools.dashboards.panels import all_queries
 
-from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES
-from joulie_core.labels import MANAGED
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
+from joulie_agent.class_limits.enforcement import EnforcementCounts
+from joulie_agent.class_limits.metrics import enforcement_families, limit_families
+from joulie_agent.class_limits.shadow import ShadowLimit, ShadowState
+from joulie_api.metrics import NodeSeriesCollector, Registry
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, POWER_DOMAINS
+from joulie_core.class_caps.gpu_limits import GpuLimit, LimitReason
+from joulie_core.class_caps.held_limit import HeldLimit
+from joulie_core.labels import HW_GPU_COUNT, MANAGED, RACK
 from joulie_core.timestamps import rfc3339
 from joulie_sim.annotations import DURATION
 from joulie_sim.bmc.machine import SimulatedServer
@@ -65,8 +76,38 @@ async def outofband(system: System, tmp_path: Path) -> AsyncIterator[JoulieServi
 
 
 @pytest_asyncio.fixture
+async def class_limits_port() -> AsyncIterator[int]:
+    """The port of the series that the agent of a node with GPUs has about limits by class.
+
+    The agents of the system serve simulated nodes, and follow no holders of GPUs; the series are made by their code.
+    """
+    limited = ShadowLimit(
+        HeldLimit(GpuLimit(LimitReason.CLOCK_LIMITED, clock_mhz=1_800)),
+        effect=None,
+        held_mhz=1_980,
+        clock_bound=ClockBound.NONE,
+        in_force_watts=None,
+        in_force_mhz=1_800,
+        in_force_known=True,
+    )
+    enforced = SimpleNamespace(counts=EnforcementCounts(), limited=1, without_consent=0)
+    registry = Registry()
+    registry.register(NodeSeriesCollector(lambda: limit_families({"gpu-0": ShadowState({"GPU-a": limited})})))
+    registry.register(NodeSeriesCollector(lambda: enforcement_families("gpu-0", enforced)))  # type: ignore[arg-type]
+
+    async def scraped(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    served = web.Application()
+    served.add_routes([web.get("/metrics", scraped)])
+    async with TestServer(served) as server:
+        assert server.port is not None
+        yield server.port
+
+
+@pytest_asyncio.fixture
 async def prometheus(
-    system: System, outofband: JoulieService, resources_port: int, tmp_path: Path
+    system: System, outofband: JoulieService, resources_port: int, class_limits_port: int, tmp_path: Path
 ) -> AsyncIterator[PrometheusServer]:
     """Prometheus, which scrapes every service of the system."""
     stack = system.stack
@@ -76,6 +117,7 @@ async def prometheus(
         "extender": [stack.extender.metrics_port],
         "simulator": [stack.sim.metrics_port],
         "resources": [resources_port],
+        "class-limits": [class_limits_port],
         "outofband": [outofband.metrics_port],
     }
     server = PrometheusServer(tmp_path, targets, rules=[_ALERTS])
@@ -93,13 +135,15 @@ async def prometheus(
         "SLEEP_ENABLED": "true",
         "SLEEP_INTERVAL": "500ms",
         "SAVINGS_ENABLED": "true",
+        "POWER_DOMAINS": "Enforce",
     },
-    agent={"RECONCILE_INTERVAL": "2s"},
+    agent={"RECONCILE_INTERVAL": "2s", "POWER_BUDGETS": "On"},
 )
 async def test_every_query_of_the_dashboards_returns_data(system: System, prometheus: PrometheusServer) -> None:
     policy = {"metadata": {"name": "all"}, "spec": {"nodeSelector": {MANAGED: "true"}, "mode": "Recommend"}}
     body = {"apiVersion": NODE_SLEEP_POLICIES.api_version, "kind": "NodeSleepPolicy", **policy}
     await system.view.client.create(NODE_SLEEP_POLICIES, body)
+    await _put_rack(system)
     fast = await system.view.create_pods(4, "fast", cpu="2", workload_class="performance")
     slow = await system.view.create_pods(4, "slow", cpu="2", annotations={DURATION: "1"})
     await eventually(lambda: system.view.placed([*fast, *slow]), within_s=60)
@@ -109,6 +153,15 @@ async def test_every_query_of_the_dashboards_returns_data(system: System, promet
         assert not empty, empty
 
     await eventually(answered, within_s=90)
+
+
+async def _put_rack(system: System) -> None:
+    """Limit four nodes of known power together, below what they may draw."""
+    for number in range(4):
+        await system.view.label(f"epyc-9654-{number}", {HW_GPU_COUNT: "0", RACK: "rack-1"})
+    fields = {"mode": "Enforce", "nodeSelector": {RACK: "rack-1"}, "limitWatts": 2_500, "onLostControl": "Release"}
+    body = {"apiVersion": POWER_DOMAINS.api_version, "kind": "PowerDomain", "metadata": {"name": "rack-1"}}
+    await system.view.client.create(POWER_DOMAINS, {**body, "spec": fields})
 
 
 async def test_an_alert_names_the_nodes_that_no_agent_serves(system: System, prometheus: PrometheusServer) -> None:

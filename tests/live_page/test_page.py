@@ -6,8 +6,12 @@ import pytest
 from services.operator.tests.ui.invented import InventedCluster, fill
 from tests.live_page.browser import CHROMIUM, BrowserError, browser
 
+from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
+from joulie_core.kinds.power_domain import DomainLostControl, DrawnPower
 from joulie_core.savings import Lever, LeverRate
 from joulie_core.savings.rates import UNKNOWN_RATE, EstimateRange
+from joulie_operator.power_domains.metrics import DomainState
+from joulie_operator.ui.domains import bars_of
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
 
@@ -137,6 +141,61 @@ async def test_the_saving_of_the_moment_is_shown_with_its_interval_and_what_is_n
         )
         del rates[Lever.SLEEP], rates[Lever.SCORE]
         await tab.until(f"{shown}.textContent === 'Estimated saving: not known.'")
+
+
+DOMAIN_ROWS = """[...document.querySelectorAll('#domains tbody tr')]
+  .map((row) => [...row.children].map((each) => each.textContent))"""
+
+
+def domain(parent=None, *, problem="", **status):
+    kind = Condition(
+        type="Held", status=ConditionStatus.FALSE if problem else ConditionStatus.TRUE, reason=problem or "x"
+    )
+    enforced = Condition(type="Enforced", status=ConditionStatus.TRUE)
+    spec = PowerDomainSpec(limit_watts=1_000, parent=parent, on_lost_control=DomainLostControl.RELEASE)
+    return DomainState(spec, PowerDomainStatus(conditions=(kind, enforced), **status))
+
+
+async def test_power_domains_are_a_tree_of_bars_in_which_unknown_is_unknown(open_tab):
+    states = {
+        "feed": domain(in_force_watts=900, allocated_watts=800, drawn=DrawnPower(measured_watts=500, unknown_nodes=1)),
+        MARKUP: domain("feed", problem="PowerUnknown"),
+    }
+    world = InventedCluster(wall=time.time, domains=lambda: bars_of(states))
+    fill(world, 40)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 40)
+        await tab.until("document.querySelectorAll('#domains tbody tr').length === 2")
+        assert await tab.run(DOMAIN_ROWS) == [
+            ["feed", "", "500 W, 1 node unknown", "900 W", "800 W", "1000 W", "held"],
+            [MARKUP, "", "unknown", "unknown", "unknown", "1000 W", "PowerUnknown: "],
+        ]
+        width = "(name) => document.querySelector(`#domains tbody .bar .${name}`).style.width"
+        widths = await tab.run(f"['drawn', 'in-force', 'allocated', 'usable'].map({width})")
+        assert widths == ["50%", "90%", "80%", "100%"]
+        assert await tab.run("document.querySelectorAll('#domains tbody .bar')[1].className") == "bar not-known"
+        assert (
+            await tab.run("document.querySelectorAll('#domains tbody .bar')[1].querySelectorAll('.drawn').length") == 0
+        )
+        below = "document.querySelector('#domains').offsetTop > document.querySelector('#nodes').offsetTop"
+        assert await tab.run(below)
+        await tab.resize(360, 800)
+        assert await tab.run("document.documentElement.scrollWidth") <= 360
+        states["feed"] = domain(in_force_watts=1_100, drawn=DrawnPower(measured_watts=500))
+        await tab.until("document.querySelector('#domains tbody .in-force').classList.contains('above')")
+        ratio, text, _ = min(await tab.run(CONTRASTS))
+        assert ratio >= 4.5, text
+        states.clear()
+        await tab.until("document.querySelector('#domains').hidden")
+        assert not [each for each in tab.events["Log.entryAdded"] if each["entry"]["level"] == "error"]
+
+
+async def test_without_power_domains_there_is_no_section_of_them(open_tab):
+    world = InventedCluster(wall=time.time)
+    fill(world, 40)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 40)
+        assert await tab.run("document.querySelector('#domains').hidden")
 
 
 async def test_without_an_estimate_nothing_is_said_of_savings(open_tab):

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tools.dashboards.limits import CAP_SOURCES, CLASS_LIMITS, POWER_DOMAINS
 from tools.dashboards.panels import Board, Form, Row, line, number
 
 #: Series that come from several replicas or a scrape in a change of leader count once for each node.
@@ -226,6 +227,7 @@ OPERATOR: Final = Board(
                 ),
             ),
         ),
+        POWER_DOMAINS,
         Row(
             "Savings, where they are estimated",
             (
@@ -274,6 +276,7 @@ AGENT: Final = Board(
                     "short",
                     ("sum by (node) (increase(joulie_reconcile_errors_total[5m]))", "{{node}}"),
                 ),
+                CAP_SOURCES,
             ),
         ),
         Row(
@@ -300,6 +303,7 @@ AGENT: Final = Board(
                 line("Caps of GPUs", "watt", ("topk(20, joulie_gpu_cap_watts)", "{{node}} {{gpu}}")),
             ),
         ),
+        CLASS_LIMITS,
         Row(
             "Containers on CPUs (resource manager)",
             (

@@ -2,7 +2,11 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from joulie_core.scoring.state import SupplyFigure
+from joulie_extender.supplies import DomainSupplies
 from joulie_testing.api import make_node, make_pod
 
 #: With `make_hardware` of 128 cores and 700 W: 0.8 * 700 / 128 W a core.
@@ -115,6 +119,28 @@ async def test_a_pod_in_flight_leaves_with_its_node(world, fake_api):
         extender.api.remove(kind, "a")
     await extender.wait_for(lambda: extender.table.entry("a").node is None and extender.table.entry("a").twin is None)
     assert await filtered(extender, pod()) == {}
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 900), st.floats(0, 900)), min_size=2, max_size=2),
+    st.floats(0, 64),
+    st.sampled_from([0.0, 1.0, 8.0]),
+    st.floats(0, 500),
+)
+def test_exactly_those_nodes_are_refused_that_are_judged_so_one_by_one(watts, cores, gpus, in_flight):
+    supplies = DomainSupplies()
+    for name, (rack, feed) in zip(NAMES, watts, strict=True):
+        supplies.put(
+            name,
+            (SupplyFigure(f"rack-{name}", rack), SupplyFigure("feed", feed)),
+            in_flight,
+            (4.375, 300.0),
+            known=True,
+        )
+    needed = cores * 4.375 + gpus * 300.0
+    doubtful = set(supplies.doubtful(NAMES, cores, gpus))
+    assert {name for name in NAMES if supplies.judge(name, needed) is not None} <= doubtful
+    assert all(supplies.judge(name, needed * 1.001 + 1e-3) is not None for name in doubtful)
 
 
 async def test_a_domain_that_is_named_twice_counts_pods_once(world, make_twin):

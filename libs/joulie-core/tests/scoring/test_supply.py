@@ -11,7 +11,7 @@ from joulie_core.powerest.marginal import NodePower
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterReason
 from joulie_core.scoring.registry import SCORE_POLICIES
-from joulie_core.scoring.state import ClusterTerms, NodeSituation, Supply, TwinSnapshot
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, SupplyFigure, TwinSnapshot
 from joulie_core.scoring.supply import (
     SUPPLY_POINTS,
     explain_with_supply,
@@ -21,12 +21,12 @@ from joulie_core.scoring.supply import (
 )
 
 WATTS = st.floats(0, 1e6)
-SUPPLIES = st.lists(st.builds(Supply, st.sampled_from(["rack", "row", "feed"]), st.none() | WATTS), max_size=4)
+SUPPLIES = st.lists(st.builds(SupplyFigure, st.sampled_from(["rack", "row", "feed"]), st.none() | WATTS), max_size=4)
 POWER = NodePower(64.0, 500.0, 0.0, 0.0)
 
 
 def twin(*watts, tdp=500.0, **fields):
-    supplies = tuple(Supply(f"d{number}", each) for number, each in enumerate(watts))
+    supplies = tuple(SupplyFigure(f"d{number}", each) for number, each in enumerate(watts))
     fields = {"measured_watts": 100.0, "capped_watts": 500.0, "cpu_cap_share": 1.0} | fields
     return TwinSnapshot(tdp_watts=tdp, supplies=supplies, last_updated_s=0.0, **fields)
 
@@ -36,7 +36,7 @@ def points(*watts, **fields):
 
 
 def test_the_domain_and_both_figures_are_named():
-    judged = short_supply([Supply("rack-1", 500.0), Supply("feed", 100.0)], {"feed": 20.5}, 79.6)
+    judged = short_supply([SupplyFigure("rack-1", 500.0), SupplyFigure("feed", 100.0)], {"feed": 20.5}, 79.6)
     assert (judged.ok, judged.reason) == (False, FilterReason.POWER_DOMAIN)
     assert judged.message == "joulie: power domain feed can supply 79 W more, the pod needs 80 W"
 
@@ -58,12 +58,12 @@ def test_a_pod_that_needs_nothing_is_never_refused(supplies):
 
 @pytest.mark.parametrize("watts", [math.inf, 1e300])
 def test_a_pod_of_impossible_watts_is_refused_where_figures_are_known(watts):
-    assert not short_supply([Supply("rack", 1e6)], {}, watts).ok
-    assert short_supply([Supply("rack", None)], {}, watts) is None
+    assert not short_supply([SupplyFigure("rack", 1e6)], {}, watts).ok
+    assert short_supply([SupplyFigure("rack", None)], {}, watts) is None
 
 
 def test_a_name_that_is_none_leaves_one_line():
-    judged = short_supply([Supply("a\nb\x1b[31m", 0.0)], {}, 1.0)
+    judged = short_supply([SupplyFigure("a\nb\x1b[31m", 0.0)], {}, 1.0)
     assert judged.message.isprintable()
 
 

@@ -23,6 +23,8 @@ class NodeEntry:
     power: NodePower = field(default_factory=NodePower)
     #: Watts of pods with this power by demand, of the latest demands.
     watts: dict[PodDemand, float] = field(default_factory=dict)
+    #: Watts of one CPU and of one GPU of a performance pod; None until they are needed.
+    unit_watts: tuple[float, float] | None = None
     #: As watched, without pods in flight.
     twin: TwinSnapshot | None = None
     #: The twin with the pods in flight; None without a twin.

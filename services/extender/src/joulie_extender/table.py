@@ -37,6 +37,7 @@ from joulie_extender.table_config import TableConfig
 
 #: Demands of which a node's watts are kept; pods in flight on one node have few.
 _KEPT_WATTS: Final = 64
+_ONE_OF_EACH: Final = PodDemand(cpu_cores=1.0, gpus=1.0, workload_class=WorkloadClass.PERFORMANCE)
 
 
 class NodeTable:
@@ -155,7 +156,8 @@ class NodeTable:
         refused = self.refusals(demand.workload_class)
         if demand.workload_class is not WorkloadClass.PERFORMANCE or not self._supplies:
             return refused
-        short = {name: refusal(name, judged) for name in names if (judged := self._short(name, demand)) is not None}
+        doubtful = self._supplies.doubtful(names, demand.cpu_cores, demand.gpus)
+        short = {name: refusal(name, judged) for name in doubtful if (judged := self._short(name, demand)) is not None}
         return {**short, **refused} if short else refused
 
     def judge(self, entry: NodeEntry, demand: PodDemand, labels: Mapping[str, str] | None = None) -> FilterResult:
@@ -234,7 +236,7 @@ class NodeTable:
             self._drop(entry.name)
             return
         if hardware_changed:
-            entry.power, entry.watts = self._read_power(entry.node, entry.hardware), {}
+            entry.power, entry.watts, entry.unit_watts = self._read_power(entry.node, entry.hardware), {}, None
         before = entry.state, entry.stale
         self._age(entry)
         if hardware_changed or before != (entry.state, entry.stale):
@@ -254,7 +256,7 @@ class NodeTable:
         """Set `state` and `stale`, and count what is fresh."""
         if entry.twin is None:
             entry.state, entry.stale = None, True
-            self._supplies.put(entry.name, (), 0.0)
+            self._supplies.drop(entry.name)
             self._count(entry, None)
             return
         threshold_s = self.config.staleness_threshold_s
@@ -265,12 +267,21 @@ class NodeTable:
             self._held.gpus(entry.name) + fsum(pod.gpus * count for pod, count in expected.items()),
         )
         entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
-        # Figures that are too old are unknown; a pod in flight draws, whatever is known of its node.
-        self._supplies.put(entry.name, entry.twin.supplies, entry.state.assumed_watts, known=not entry.stale)
+        self._supply(entry, entry.state)
         fresh = not entry.stale and entry.twin.last_updated_s is not None
         self._count(entry, entry.state if fresh and not is_sleeping(entry.labels) else None)
         if fresh and entry.twin.last_updated_s is not None:
             self._next_expiry_s = min(self._next_expiry_s, entry.twin.last_updated_s + threshold_s)
+
+    def _supply(self, entry: NodeEntry, state: TwinSnapshot) -> None:
+        if not state.supplies:
+            self._supplies.drop(entry.name)
+            return
+        if entry.unit_watts is None:
+            marginal = marginal_watts(_ONE_OF_EACH, entry.power, self.config.coefficients)
+            entry.unit_watts = marginal.cpu_watts, marginal.gpu_watts
+        # Figures that are too old are unknown; a pod in flight draws, whatever is known of its node.
+        self._supplies.put(entry.name, state.supplies, state.assumed_watts, entry.unit_watts, known=not entry.stale)
 
     def _count(self, entry: NodeEntry, state: TwinSnapshot | None) -> None:
         """Have the state in the cluster's sums, or nothing of the node."""
@@ -298,7 +309,7 @@ class NodeTable:
         del self._entries[name]
         self._refusals.pop(name, None)
         self._sleeping.pop(name, None)
-        self._supplies.put(name, (), 0.0)
+        self._supplies.drop(name)
         self._scores.drop(name)
 
 

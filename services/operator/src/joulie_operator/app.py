@@ -45,6 +45,7 @@ from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
 from joulie_operator.sources import Polled, build_facility, build_power_sources, poll_forever
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
+from joulie_operator.ui.domains import bars_of
 from joulie_operator.ui.feed import LiveFeed
 from joulie_operator.ui.server import PageServer
 from joulie_operator.watches import watch
@@ -198,7 +199,7 @@ class Operator:
         Raises:
             OSError: its address cannot be bound.
         """
-        watches, savings = self._watches, self._savings
+        watches, savings, domains = self._watches, self._savings, self._power_domains
         feed = LiveFeed(
             self._cluster,
             watches.targets.store,
@@ -208,6 +209,7 @@ class Operator:
             failures=self._app.failures,
             wall=time.time,
             savings=None if savings is None else lambda: savings.rates,
+            domains=None if domains is None else lambda: bars_of(domains.states),
         )
         for named_as_node in (watches.nodes, watches.twins):
             named_as_node.subscribe(feed.on_object)

@@ -55,7 +55,7 @@ def target(name, node_class="performance", reason="densest node of its hardware 
 class InventedCluster:
     """What the watches of an operator would bring; `wall` is the time."""
 
-    def __init__(self, *, wall=lambda: WALL, interval_s=0.01, inventory=None, savings=None):
+    def __init__(self, *, wall=lambda: WALL, interval_s=0.01, inventory=None, savings=None, domains=None):
         self.wall = wall
         self.leading = True
         self.pods_watch = Watch("pods")
@@ -73,6 +73,7 @@ class InventedCluster:
             failures=self.failures,
             wall=wall,
             savings=savings,
+            domains=domains,
             interval_s=interval_s,
         )
 

@@ -1,4 +1,4 @@
-"""What binds the CPUs and GPUs of one node, and by whom: profile, power budget and its domain, class of holders."""
+"""Caps of the CPUs and GPUs of one node, and their origin: profile, power budget and its domain, class of holders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

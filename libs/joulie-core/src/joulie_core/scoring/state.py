@@ -9,6 +9,7 @@ Source: docs/decisions/0002-extender.md.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import fsum
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -29,7 +30,7 @@ HIGHEST_CONGESTION_PCT: Final = 200.0
 _PERCENT: Final = 100.0
 
 
-class Supply(NamedTuple):
+class SupplyFigure(NamedTuple):
     """Watts that a power domain can still supply to pods on a node; None where they are not known."""
 
     domain: str
@@ -54,7 +55,7 @@ class TwinSnapshot:
     trend_w_per_min: float = 0.0
     pue: float | None = None
     #: What the power domains above the node can still supply; none where no limit of one is enforced.
-    supplies: tuple[Supply, ...] = ()
+    supplies: tuple[SupplyFigure, ...] = ()
     #: Seconds since the epoch.
     last_updated_s: float | None = None
     #: Watts of pods that are placed but not in the measurement yet.
@@ -127,11 +128,23 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
         if power
         else 0.0,
         pue=_pue(status.estimated_pue),
-        supplies=tuple(
-            Supply(each.domain, plausible_value(each.available_watts)) for each in status.power_domains or ()
-        ),
+        supplies=_supplies(status),
         last_updated_s=epoch_seconds(status.last_updated),
     )
+
+
+def _supplies(status: NodeTwinStatus) -> tuple[SupplyFigure, ...]:
+    if not status.power_domains:
+        return ()
+    return _shared(
+        tuple(SupplyFigure(each.domain, plausible_value(each.available_watts)) for each in status.power_domains)
+    )
+
+
+@lru_cache(maxsize=8_192)
+def _shared(supplies: tuple[SupplyFigure, ...]) -> tuple[SupplyFigure, ...]:
+    """Return one object for equal figures: all nodes of a rack have the same, and each request looks at them."""
+    return supplies
 
 
 def _pue(estimated: float | None) -> float | None:

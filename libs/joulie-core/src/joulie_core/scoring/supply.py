@@ -1,8 +1,8 @@
-"""What the power domains above a node have left: a reason to refuse it, and points of every score policy.
+"""Power that the domains above a node have left: a reason to refuse it, and points of every score policy.
 
 A performance pod is refused where a domain cannot supply its watts: it would run slower than it asks for, since a limit
 in force takes no more. Standard pods are not refused, as they can be slowed. Unknown is not zero: where it is not known
-what a domain has left, nobody is refused, since one node that cannot be read makes that unknown for all domains above
+what a domain has left, no pod is refused, since one node that cannot be read makes that unknown for all domains above
 it and would close the cluster; but such a node loses as many points as one without any, so that it is never preferred
 to one that has some. Source: docs/decisions/0060-placement-by-power-budgets.md.
 """
@@ -18,7 +18,7 @@ from joulie_core.scoring.filter import FilterReason, FilterResult
 from joulie_core.scoring.formula import within_range
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow
-from joulie_core.scoring.state import ClusterTerms, NodeSituation, Supply
+from joulie_core.scoring.state import ClusterTerms, NodeSituation, SupplyFigure
 from joulie_core.text import printable
 
 #: Points that a node without available power loses; none are lost from the node's highest power on.
@@ -27,7 +27,7 @@ _TERM: Final = "supply"
 _MOST_NAME: Final = 253
 
 
-def short_supply(supplies: Iterable[Supply], in_flight: Mapping[str, float], watts: float) -> FilterResult | None:
+def short_supply(supplies: Iterable[SupplyFigure], in_flight: Mapping[str, float], watts: float) -> FilterResult | None:
     """Return the refusal of a performance pod; None where all domains can supply it, or that is not known.
 
     Args:

@@ -52,6 +52,11 @@ _WATTS: Final[tuple[tuple[str, str, _Figure], ...]] = (
         lambda status: status.guaranteed_watts,
     ),
     (
+        "headroom",
+        "Usable power of a PowerDomain above what its nodes may draw, in watts; 0 where that is more.",
+        lambda status: status.headroom_watts,
+    ),
+    (
         "shortfall",
         "Power by which the lowest limits of the hardware exceed what nodes may get, in watts.",
         lambda status: status.shortfall_watts,

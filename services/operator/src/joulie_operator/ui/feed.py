@@ -1,9 +1,9 @@
 """Feed of open pages: everything at first, then once a second what has changed.
 
 Events: `start` (a page forgets what it has), `nodes` (tiles that are new or changed, and names of nodes that have
-left), `history` (new entries) and `state` (once a second: the time, the role of this replica, its watches). Nothing is
-computed while no page is open. What waits for a page that reads slowly is bounded; a page beyond the bound is dropped,
-reconnects and starts again.
+left), `history` (new entries), `domains` (all power domains, where one has changed) and `state` (once a second: the
+time, the role of this replica, its watches). Nothing is computed while no page is open. What waits for a page that
+reads slowly is bounded; a page beyond the bound is dropped, reconnects and starts again.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from joulie_core.savings import Lever, LeverRate
 from joulie_operator.cluster import Cluster
 from joulie_operator.pods import PodSummary
 from joulie_operator.published import PublishedTarget, PublishedTwin
+from joulie_operator.ui.domains import DomainBars
 from joulie_operator.ui.history import History
 from joulie_operator.ui.subscriber import Subscriber, server_sent
 from joulie_operator.ui.tiles import NodeTile, TileInputs, tile_of
@@ -46,6 +47,7 @@ class LiveFeed:
         is_leading: whether this replica is the leader.
         wall: the time, seconds since the epoch.
         savings: what each lever saves at the moment; None where that is not estimated.
+        domains: the power domains at the moment; None where they are not observed.
         interval_s: time between two deliveries.
     """
 
@@ -60,9 +62,12 @@ class LiveFeed:
         failures: Failures,
         wall: Callable[[], float],
         savings: Callable[[], Mapping[Lever, LeverRate]] | None = None,
+        domains: Callable[[], DomainBars] | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._savings = savings
+        self._domains = domains
+        self._bars = DomainBars()
         self._cluster = cluster
         self._targets = targets
         self._twins = twins
@@ -115,6 +120,9 @@ class LiveFeed:
         page.put(server_sent("start", {"tileFields": NodeTile.__struct_fields__}))
         page.put(self._state())
         page.put(server_sent("history", history))
+        if self._domains is not None:
+            self._bars = self._domains()
+            page.put(server_sent("domains", self._bars))
         for tiles in _slices(list(self._tiles.values())):
             page.put(_nodes(tiles, ()))
         self._pages.add(page)
@@ -156,6 +164,10 @@ class LiveFeed:
         if entries:
             self._history_sent = self._history.latest
             self._send(server_sent("history", entries))
+        bars = self._bars if self._domains is None else self._domains()
+        if bars != self._bars:
+            self._bars = bars
+            self._send(server_sent("domains", bars))
         self._send(self._state())
 
     def _update(self, names: Iterable[str]) -> tuple[list[NodeTile], list[str]]:

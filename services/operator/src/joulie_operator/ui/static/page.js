@@ -1,5 +1,6 @@
 // Connects to the operator, and shows what it sends. Names and reasons are text of others: they are never markup.
 
+import { showDomains } from "./domains.js";
 import { Grid } from "./grid.js";
 import { ASLEEP, CLASSES, Model, share } from "./model.js";
 import { age, counted, details, percent, savings, watts } from "./text.js";
@@ -46,6 +47,7 @@ function connect() {
     frame ||= requestAnimationFrame(draw);
   });
   on("history", addHistory);
+  on("domains", (sent) => showDomains(byId("domains"), sent));
   on("state", (sent) => {
     state = sent;
     ahead = sent.now - Date.now() / 1000;
