@@ -11,6 +11,7 @@ from joulie_core.budget.device_caps import (
     LimitedDevices,
     caps_of_levels,
     caps_of_limit,
+    lower_caps,
     lower_cpu_cap,
     lower_gpu_caps,
     lowest_mw,
@@ -31,6 +32,22 @@ def test_a_limit_is_shared_equally_within_the_ranges():
     assert caps_of_limit(900_000, NODE) == DeviceCaps(150_000, {"": 150_000})
     assert caps_of_limit(1_700_000, NODE) == DeviceCaps(250_000, {"": 300_000})
     assert caps_of_limit(9_000_000, NODE) == DeviceCaps(250_000, {"": 400_000})
+
+
+def test_free_gpus_get_what_packages_and_other_gpus_leave():
+    devices = LimitedDevices(
+        1, CPU, (GpuGroup("a", WattRange(400, 100), free=True), GpuGroup("b", WattRange(400, 100)))
+    )
+    assert caps_of_limit(750_000, devices) == DeviceCaps(250_000, {"a": 100_000, "b": 400_000})
+    assert caps_of_limit(900_000, devices) == DeviceCaps(250_000, {"a": 250_000, "b": 400_000})
+    assert devices.free_gpus == {"a"}
+
+
+def test_power_that_moves_is_in_force_nowhere():
+    caps = DeviceCaps(250_000, {"a": 100_000, "b": 400_000, "c": 300_000}, 7)
+    assert lower_caps(caps, {"a": 400_000, "b": 100_000}) == DeviceCaps(
+        250_000, {"a": 100_000, "b": 100_000, "c": 300_000}, 7
+    )
 
 
 def test_what_does_not_divide_is_left_over():

@@ -36,6 +36,7 @@ from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.control.telemetry_route import Route
 from joulie_core.fnv import fnv1a_32
+from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import HeldDevice
 from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
@@ -210,7 +211,7 @@ class NodeWorker:
         async with self._turn:
             tick = await self._control.tick(inputs)
             self._control_moved()
-        if tick.released:
+        if tick.again:
             self.wake()
         self._show(inputs, tick)
         if not await self._budget.report(tick.limit):
@@ -298,7 +299,12 @@ class NodeWorker:
             published=hardware.model.status if hardware else None,
             now=now,
             limit=self._budget.follow(now),
+            free_gpus=frozenset(each.uuid for each in self._held() or () if each.held_as is HeldAs.FREE),
         )
+
+    def _held(self) -> Sequence[HeldDevice] | None:
+        """Return the GPUs of the machine and what holds them; None while that is not known, or not followed."""
+        return self._deps.held() if self._deps.held else None
 
     async def _report(
         self,
@@ -319,7 +325,7 @@ class NodeWorker:
             cpu_watts=cpu_watts,
             gpu_watts=gpu_watts,
             now_s=self._deps.wall_time(),
-            held=self._deps.held() if self._deps.held else None,
+            held=self._held(),
             watts_of=watts_of,
             energy=self._deps.energy.totals if self._deps.energy else None,
             energy_since_s=self._deps.energy.since_s if self._deps.energy else 0.0,

@@ -1,5 +1,6 @@
 """A power budget on a machine with two packages and two GPUs: what is written to them, and what is told of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -41,6 +42,8 @@ class Bench:
     library: FakeGpuLibrary
     requests: list
     gpus: tuple[FakeGpu, ...]
+    #: Makes the control of an agent that has started again.
+    another_control: Callable[[], NodeControl]
 
     def limits(self):
         """The limits of packages and GPUs in watts, as the hardware has them."""
@@ -62,7 +65,8 @@ async def bench(tmp_path):
             return await client.execute(request)
 
     host = HostBackend(Spy(), Inventory.load(), lease_s=80)
-    yield Bench(node_control(BackendFactory(None, lambda _node: host)), machine, library, requests, gpus)
+    factory = BackendFactory(None, lambda _node: host)
+    yield Bench(node_control(factory), machine, library, requests, gpus, lambda: node_control(factory))
     await client.close()
 
 
@@ -231,3 +235,42 @@ async def test_watts_of_an_outcome_that_is_in_force_in_part_do_not_count(control
     host.cap = ControlOutcome(ControlResult.ERROR, Reason.PARTLY_APPLIED, "rapl", "1 of 2", 100, total_watts=200)
     tick = await control.tick(replace(ALONE, limit=limit(600)))
     assert (tick.limit.state, tick.limit.in_force_mw, tick.limit.message) == ("NotHeld", None, "CPU: error 1 of 2")
+
+
+async def test_free_gpus_get_what_the_others_leave(bench):
+    await bench.control.tick(replace(ALONE, limit=limit(1_000)))
+    assert bench.limits() == ([150, 150], [350, 350])
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("b")))
+    assert tick.again
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("b")))
+    assert (tick.again, bench.limits()) == (False, ([150, 150], [500, 200]))
+    assert tick.limit.in_force_mw == 1_000_000
+
+
+async def test_power_moves_from_one_gpu_to_another_in_two_ticks(bench):
+    """The driver sets one after the other: at no moment may the limits add up to more than that of the node."""
+    for free in ("b", "b", "a"):
+        tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset(free)))
+    # A pod has come to one and another has left the other.
+    assert (tick.again, bench.limits()) == (True, ([150, 150], [200, 200]))
+    assert tick.limit.in_force_mw == 700_000
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("a")))
+    assert (tick.again, bench.limits()) == (False, ([150, 150], [200, 500]))
+
+
+async def test_a_lower_limit_holds_at_once_while_power_moves(bench):
+    for watts, free in ((1_000, "b"), (1_000, "b"), (800, "a")):
+        tick = await bench.control.tick(replace(ALONE, limit=limit(watts), free_gpus=frozenset(free)))
+    assert tick.limit.in_force_mw <= 800_000
+    tick = await bench.control.tick(replace(ALONE, limit=limit(800), free_gpus=frozenset("a")))
+    assert tick.limit.in_force_mw == 800_000
+
+
+async def test_another_agent_moves_power_in_two_ticks_too(bench):
+    for _ in range(2):
+        await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("b")))
+    again = bench.another_control()
+    tick = await again.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("a")))
+    assert (tick.again, bench.limits()) == (True, ([150, 150], [200, 200]))
+    tick = await again.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("a")))
+    assert (tick.again, bench.limits()) == (False, ([150, 150], [200, 500]))

@@ -44,7 +44,7 @@ async def test_a_tick_returns_readings_hardware_and_reports(control):
     assert (tick.hardware.packages, tick.hardware.cpu_limits.max_watts, tick.hardware.gpu_present) == (2, 240, True)
     assert (tick.cpu.reason, tick.cpu.enforced_watts) == ("Capped", 100)
     assert (tick.gpu.reason, tick.gpu.enforced_watts) == ("Capped", 200)
-    assert (tick.action, tick.released, tick.failed) == (None, False, False)
+    assert (tick.action, tick.again, tick.failed) == (None, False, False)
     assert control.floor == Floor(60, 150)
 
 
@@ -197,13 +197,13 @@ async def test_controls_that_are_turned_off_are_released_within_the_limits_that_
     with capture_logs() as logs:
         tick = await control.tick(replace(INPUTS, route=host_route(**NOWHERE), now=20.0))
     assert host.calls == [("restore cpu", 240)] * cpu + [("restore gpu", 400)] * gpu
-    assert tick.released is (cpu or gpu)
+    assert tick.again is (cpu or gpu)
     assert not control.in_force
     moved = [name for name, held in (("cpu", cpu), ("gpu", gpu)) if held]
     assert [(log["event"], log["subsystem"], log["address"], log["node"]) for log in logs] == [
         ("earlier backend restored", name, "host", "n1") for name in moved
     ]
-    assert not (await control.tick(replace(INPUTS, route=host_route(**NOWHERE), now=40.0))).released
+    assert not (await control.tick(replace(INPUTS, route=host_route(**NOWHERE), now=40.0))).again
 
 
 async def test_what_an_earlier_agent_left_is_released_within_the_limits_known_now(factory, host):
@@ -211,7 +211,7 @@ async def test_what_an_earlier_agent_left_is_released_within_the_limits_known_no
     last = ControlReports(cpu=ControlReport(places=(place,)), gpu=ControlReport(places=(place,)))
     tick = await node_control(factory, last).tick(replace(INPUTS, route=host_route(**NOWHERE)))
     assert host.calls == [("restore cpu", 240), ("restore gpu", 400)]
-    assert tick.released
+    assert tick.again
 
 
 async def test_a_throttle_that_an_earlier_agent_left_is_not_sampled_before_the_first_tick(factory, host):

@@ -179,7 +179,7 @@ async def test_a_new_agent_restores_every_place_that_the_report_names(start, tra
     control = start(last)
     tick = await control.tick(inputs("c", target=None))
     assert transport.sent == [("a", "dvfs"), ("b", "dvfs")]
-    assert tick.released
+    assert tick.again
     assert not control.in_force
     assert tick.cpu.places == (place("c"),)
     assert tick.gpu.places == (place("c"),)
@@ -195,7 +195,7 @@ async def test_a_place_that_does_not_answer_stays_in_the_report_until_it_is_rele
     assert tick.gpu.reason == "NotReleased"
     assert tick.cpu.places == (place("b", throttle=Held.PERHAPS), place("a", Held.YES))
     assert tick.gpu.places == (place("b", Held.YES), place("a", Held.YES))
-    assert not tick.released
+    assert not tick.again
     control = start(reports_of(tick))
     tick = await control.tick(inputs("c", target=None))
     assert [each.http.endpoint for each in tick.cpu.places] == ["http://c", "http://a"]

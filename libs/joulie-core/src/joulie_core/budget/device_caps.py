@@ -1,18 +1,19 @@
 """Caps of the devices of a node by its power budget, and the caps that apply beside those of its profile.
 
 Guarantees that the caps add up to no more than the limit, unless the lowest limits of the devices do; that all CPU
-packages have one cap; and that of two caps of a device the lower one applies. Devices whose holders are known are not
-told from others here.
+packages have one cap; and that of two caps of a device the lower one applies. GPUs that are known to be free are served
+after the packages and the other GPUs; the class of holders makes no difference here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from joulie_core.budget.binding import LimitSource, binding_limit
 from joulie_core.budget.objects import milliwatts, watts_of
 from joulie_core.budget.split import BudgetDevice, split_budget
 from joulie_core.control.caps_resolve import GpuDeviceCap, PctCap, WattCap, WattRange
+from joulie_core.held_as import HeldAs
 
 _PACKAGE: Final = "package"
 _GPU: Final = "gpu"
@@ -25,6 +26,8 @@ class GpuGroup:
     uuid: str
     limits: WattRange
     count: int = 1
+    #: Known to be held by no pod.
+    free: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class LimitedDevices:
     def gpu_count(self) -> int:
         """GPUs of all groups."""
         return sum(group.count for group in self.gpus)
+
+    @property
+    def free_gpus(self) -> frozenset[str]:
+        """UUIDs of the GPUs that are known to be free."""
+        return frozenset(group.uuid for group in self.gpus if group.free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,12 @@ def caps_of_limit(limit_mw: int, devices: LimitedDevices) -> DeviceCaps | None:
         return None
     cpu, gpus = spans
     parts = [BudgetDevice(f"{_PACKAGE} {index}", *cpu) for index in range(devices.packages)]
-    parts += [BudgetDevice(f"{_GPU} {uuid} {index}", *span) for uuid, count, span in gpus for index in range(count)]
+    free = {group.uuid for group in devices.gpus if group.free}
+    parts += [
+        BudgetDevice(f"{_GPU} {uuid} {index}", *span, HeldAs.FREE if uuid in free else HeldAs.UNKNOWN)
+        for uuid, count, span in gpus
+        for index in range(count)
+    ]
     split = split_budget(limit_mw, parts)
     # Of devices that are alike one may get a milliwatt more: the lowest counts for all.
     return DeviceCaps(
@@ -93,6 +106,16 @@ def caps_of_levels(cpu_mw: int, gpu_mw: int | None, devices: LimitedDevices) -> 
         cpu_mw=_within(cpu_mw, cpu),
         gpus_mw={uuid: span[0] if gpu_mw is None else _within(gpu_mw, span) for uuid, _, span in gpus},
     )
+
+
+def lower_caps(caps: DeviceCaps, gpus_mw: Mapping[str, int]) -> DeviceCaps:
+    """Return caps with the lower one of each GPU: in force while power moves from some GPUs of a node to others.
+
+    Whichever GPU is set first, no limit is above the one before until all that are lowered are. GPUs that are missing
+    in `gpus_mw`, the limits before, have no limit before.
+    """
+    lower = {uuid: min(cap, gpus_mw.get(uuid, cap)) for uuid, cap in caps.gpus_mw.items()}
+    return replace(caps, gpus_mw=lower)
 
 
 def lowest_mw(devices: LimitedDevices) -> int | None:

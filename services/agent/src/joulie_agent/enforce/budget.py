@@ -5,18 +5,26 @@ device draws what it likes. Source: docs/decisions/0053-budgets-on-a-node.md.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.reasons import Reason
-from joulie_agent.backends.base import NO_RANGE
+from joulie_agent.backends.base import NO_RANGE, GpuReading
 from joulie_agent.backends.factory import NodeBackends
 from joulie_agent.backends.host import LONGEST_LEASE_S
 from joulie_agent.discovery.discoverer import DiscoveredHardware
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_core.budget.binding import LimitSource
-from joulie_core.budget.device_caps import DeviceCaps, GpuGroup, LimitedDevices, caps_of_levels, caps_of_limit
+from joulie_core.budget.device_caps import (
+    DeviceCaps,
+    GpuGroup,
+    LimitedDevices,
+    caps_of_levels,
+    caps_of_limit,
+    lower_caps,
+)
 from joulie_core.budget.in_force import NO_DEVICES, HeldPower, NodeLimitReport, judge_limit
 from joulie_core.budget.node_limit import FollowedLimit
 from joulie_core.budget.objects import milliwatts, watts_of
@@ -37,35 +45,49 @@ class NodeBudget:
     devices: LimitedDevices = _NO_DEVICES
     #: None: no caps by a budget.
     caps: DeviceCaps | None = None
+    #: By the limit and the devices alone; `caps` are below it while power moves between devices.
+    split: DeviceCaps | None = None
 
     @classmethod
     def of(
         cls,
         limit: FollowedLimit | None,
-        hardware: DiscoveredHardware,
-        facts: HardwareFacts,
-        backends: NodeBackends,
+        devices: LimitedDevices,
+        before: "NodeBudget",
+        gpus_mw: Mapping[str, int],
         *,
         now_s: float,
-    ) -> "NodeBudget":
+    ) -> Self:
         """Split a limit over the devices of a node.
 
         Args:
             limit: the limit; None without one.
-            hardware: of the node, with what labels and the inventory tell.
-            facts: what its sources have told.
-            backends: of the node.
+            devices: of the node.
+            before: what was split last.
+            gpus_mw: limits of GPUs that are in force, by UUID, as far as they were read.
             now_s: the clock of the limit's lease.
         """
         if limit is None:
             return cls()
-        devices = devices_of(hardware, facts, backends)
         if not limit.applies(now_s):
             return cls(limit, devices)
         if limit.levels is not None:
-            return cls(limit, devices, caps_of_levels(limit.levels.cpu_mw, limit.levels.gpu_mw, devices))
-        assert limit.ask.limit_mw is not None
-        return cls(limit, devices, caps_of_limit(limit.ask.limit_mw, devices))
+            split = caps_of_levels(limit.levels.cpu_mw, limit.levels.gpu_mw, devices)
+        else:
+            assert limit.ask.limit_mw is not None
+            split = caps_of_limit(limit.ask.limit_mw, devices)
+        caps = split
+        if split is not None and before.split is None:
+            # What an earlier agent has set may be another split.
+            caps = lower_caps(split, gpus_mw)
+        elif split is not None and before.split is not None and before.devices.free_gpus != devices.free_gpus:
+            caps = lower_caps(split, before.split.gpus_mw)
+        return cls(limit, devices, caps, split)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether some devices are yet to get what others have given up."""
+        return self.caps != self.split
 
     @property
     def cpu_mw(self) -> int | None:
@@ -115,10 +137,21 @@ class NodeBudget:
         return report.model_copy(update={"message": message, "cap_source": source.value})
 
 
-def devices_of(hardware: DiscoveredHardware, facts: HardwareFacts, backends: NodeBackends) -> LimitedDevices:
-    """Return the devices that share the limit of a node."""
+def devices_of(
+    hardware: DiscoveredHardware, facts: HardwareFacts, backends: NodeBackends, free: AbstractSet[str] = frozenset()
+) -> LimitedDevices:
+    """Return the devices that share the limit of a node.
+
+    Args:
+        hardware: of the node, with what labels and the inventory tell.
+        facts: what its sources have told.
+        backends: of the node.
+        free: UUIDs of GPUs that are known to be held by no pod.
+    """
     status = hardware.status
-    groups = tuple(GpuGroup(device.uuid, device.limits) for device in backends.gpu.gpu_devices())
+    groups = tuple(
+        GpuGroup(device.uuid, device.limits, free=device.uuid in free) for device in backends.gpu.gpu_devices()
+    )
     if not groups and hardware.gpu_present and status.gpu is not None:
         groups = (GpuGroup("", hardware.gpu_limits, status.gpu.count),)
     return LimitedDevices(
@@ -127,6 +160,12 @@ def devices_of(hardware: DiscoveredHardware, facts: HardwareFacts, backends: Nod
         gpus=groups,
         problem="; ".join(_problems(hardware, facts, backends, groups)),
     )
+
+
+def limits_in_force(reading: GpuReading | None) -> dict[str, int]:
+    """Return the limits of GPUs in milliwatts, by UUID, as far as they were read."""
+    read = {each.gpu: milliwatts(each.cap_watts) for each in reading.gpus} if reading else {}
+    return {uuid: limit_mw for uuid, limit_mw in read.items() if limit_mw is not None}
 
 
 def _problems(

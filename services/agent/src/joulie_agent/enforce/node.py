@@ -18,7 +18,7 @@ from joulie_agent.backends.base import CpuReading, GpuReading, Unavailable
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.enforce import cpu, gpu
-from joulie_agent.enforce.budget import NodeBudget
+from joulie_agent.enforce.budget import NodeBudget, devices_of, limits_in_force
 from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.enforce.known_hardware import KnownHardware
 from joulie_agent.enforce.moves import CpuPlaces, GpuPlaces
@@ -56,6 +56,8 @@ class Inputs:
     now: float
     #: The limit of the node's power budget; None without one.
     limit: FollowedLimit | None = None
+    #: UUIDs of GPUs that are known to be held by no pod.
+    free_gpus: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,9 @@ class Tick:
     hardware: DiscoveredHardware
     #: The DVFS action that was carried out.
     action: DvfsDirection | None
-    #: An earlier backend was restored, which may be the current one by another name: tick again.
-    released: bool
+    #: An earlier backend was restored, which may be the current one by another name, or devices are yet to get what
+    #: others have given up.
+    again: bool
     #: What came of the limit of the node's power budget; None without one.
     limit: NodeLimitReport | None = None
     #: What the cap of each subsystem comes from, by its name; those without a cap are left out.
@@ -111,6 +114,7 @@ class NodeControl:
         self._backends: NodeBackends | None = None
         self._intent: cpu.CpuIntent | None = None
         self._hardware = DiscoveredHardware(NodeHardwareStatus())
+        self._budget = NodeBudget()
 
     @property
     def cpu_state(self) -> cpu.CpuControlState:
@@ -137,7 +141,9 @@ class NodeControl:
         backends = self._build(inputs)
         cpu_reading, gpu_reading = await self._known.read(backends)
         self._hardware = self._known.discover(inputs.node, inputs.published, backends)
-        budget = NodeBudget.of(inputs.limit, self._hardware, self._known.facts, backends, now_s=inputs.now)
+        devices = devices_of(self._hardware, self._known.facts, backends, inputs.free_gpus)
+        in_force = limits_in_force(gpu_reading)
+        self._budget = budget = NodeBudget.of(inputs.limit, devices, self._budget, in_force, now_s=inputs.now)
         cap, source = self._cpu_cap(inputs, budget)
         self._intent = intent = self._cpu_intent(inputs, backends, cap)
         gpu_intent = self._gpu_intent(inputs, budget)
@@ -154,7 +160,7 @@ class NodeControl:
         return Tick(
             cpu=self._cpu.named_in(cpu_report, inputs.route),
             gpu=self._gpu.named_in(budget.named_in(gpu_result.report, gpu_result.source), inputs.route),
-            released=released,
+            again=released or budget.is_moving,
             limit=budget.report(cpu_result.cap, gpu_result.caps, inputs.now),
             sources={name: each for name, each in sources.items() if each is not None},
             cpu_reading=cpu_reading,
