@@ -13,7 +13,7 @@ from joulie_core.holders.held import HeldDevice
 
 @dataclass(frozen=True, slots=True)
 class StartLook:
-    """What holds the GPUs while containers are about to start, by an answer of the kubelet from after that."""
+    """Holders of the GPUs while containers are about to start, by an answer of the kubelet from after that."""
 
     held: Sequence[HeldDevice]
     #: UUIDs of the GPUs of their pods; None where these are not certain: any GPU may be one.

@@ -185,7 +185,7 @@ class ClassLimitEnforcement:
 
     @property
     def waits_s(self) -> float | None:
-        """How long containers wait until limits are lifted, in seconds; None where limits are lifted by polling."""
+        """Seconds for which containers wait until limits are lifted; None where limits are lifted by polling."""
         return self._sources.waits_s()
 
     @property

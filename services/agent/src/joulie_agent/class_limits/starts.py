@@ -99,7 +99,7 @@ class ContainerStarts:
 
     @property
     def waits_s(self) -> float | None:
-        """How long containers wait until limits are lifted, in seconds; None where none waits."""
+        """Seconds for which containers wait until limits are lifted; None where none waits."""
         return self._state.deadline_s if self._state is not None and self._state.registered else None
 
     async def run(self, lift: Lift) -> NoReturn:
