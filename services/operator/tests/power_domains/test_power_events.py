@@ -340,7 +340,7 @@ async def test_the_minutes_of_an_event_have_baseline_target_and_drawn_power_and_
     enforced.leader.power = power | {"a1": (500, 100, None, None)}
     await enforced.look(after_s=60)
     await drawing(enforced, 260, 2)
-    # Nobody looks for two minutes.
+    # There is no look for two minutes.
     await enforced.look(after_s=180)
     await drawing(enforced, 360, 3)
     found = status(enforced)

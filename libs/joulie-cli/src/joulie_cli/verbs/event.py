@@ -12,7 +12,7 @@ from joulie_cli.arguments import add_verb, cluster_options, format_option
 from joulie_cli.cluster import connect
 from joulie_cli.layout import UNKNOWN, Cell, Line, TableColumn, age, line, pairs, paragraph, table, total_watts, watts
 from joulie_cli.output import CliError, ExitCode, show
-from joulie_cli.views.power_events import EventView, MinuteView, decode_power_event, report_text, with_gaps
+from joulie_cli.views.power_events import MinuteView, PowerEventView, decode_power_event, report_text, with_gaps
 from joulie_core.timestamps import epoch_seconds
 
 _COLUMNS: Final = (
@@ -82,20 +82,20 @@ async def run(options: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _write(path: Path, event: EventView) -> None:
+def _write(path: Path, event: PowerEventView) -> None:
     try:
         path.write_text(report_text(event), encoding="utf-8")
     except OSError as error:
         raise CliError(f"the report cannot be written: {error}", "name a file that can be written") from error
 
 
-def _list(found: Sequence[EventView], width: int | None) -> list[Line]:
+def _list(found: Sequence[PowerEventView], width: int | None) -> list[Line]:
     if not found:
         return [line("There is no PowerEvent: docs/power-events.md has an example.")]
     return table(_COLUMNS, [_cells(each) for each in found], width)
 
 
-def _cells(event: EventView) -> list[Cell]:
+def _cells(event: PowerEventView) -> list[Cell]:
     status = event.status
     return [
         Cell(event.name),
@@ -111,14 +111,14 @@ def _cells(event: EventView) -> list[Cell]:
     ]
 
 
-def _accepted(event: EventView) -> Cell:
+def _accepted(event: PowerEventView) -> Cell:
     found = event.status.find("Accepted")
     if found is None:
         return Cell(UNKNOWN)
     return Cell(found.reason, "" if found.status == "True" else _WARNING)
 
 
-def _detail(event: EventView, now_s: float, width: int | None) -> list[Line]:
+def _detail(event: PowerEventView, now_s: float, width: int | None) -> list[Line]:
     lines = pairs(_fields(event, now_s), width)
     minutes = with_gaps(event.status.minutes)
     if not minutes:
@@ -131,7 +131,7 @@ def _detail(event: EventView, now_s: float, width: int | None) -> list[Line]:
     return [*lines, line(), *(line(each) for each in plot(minutes)), *paragraph(legend, width=width)]
 
 
-def _fields(event: EventView, now_s: float) -> Iterator[tuple[str, str | Cell]]:
+def _fields(event: PowerEventView, now_s: float) -> Iterator[tuple[str, str | Cell]]:
     status, spec = event.status, event.spec
     yield "Event", event.name
     if spec is not None:

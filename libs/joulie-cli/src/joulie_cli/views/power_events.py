@@ -83,7 +83,7 @@ _NAMES: Final = msgspec.json.Decoder(WireObject)
 
 
 @dataclass(frozen=True, slots=True)
-class EventView:
+class PowerEventView:
     """A PowerEvent; the spec is None, and the status empty, where its object cannot be read."""
 
     name: str
@@ -104,7 +104,7 @@ class EventView:
         return {"name": self.name, "spec": self.spec, "status": self.status}
 
 
-def decode_power_event(raw: Raw) -> EventView:
+def decode_power_event(raw: Raw) -> PowerEventView:
     """Decode a PowerEvent.
 
     Raises:
@@ -113,8 +113,8 @@ def decode_power_event(raw: Raw) -> EventView:
     try:
         wire = decode(_EVENTS.decode, raw, "PowerEvent")
     except DecodeError:
-        return EventView(decode(_NAMES.decode, raw, "PowerEvent").metadata.name, None)
-    return EventView(wire.metadata.name, wire.spec, wire.status or EventStatusView())
+        return PowerEventView(decode(_NAMES.decode, raw, "PowerEvent").metadata.name, None)
+    return PowerEventView(wire.metadata.name, wire.spec, wire.status or EventStatusView())
 
 
 def with_gaps(minutes: tuple[MinuteView, ...]) -> list[MinuteView]:
@@ -131,7 +131,7 @@ def with_gaps(minutes: tuple[MinuteView, ...]) -> list[MinuteView]:
     return [known.get(number, MinuteView(rfc3339(number * _MINUTE_S, "seconds"))) for number in range(first, last + 1)]
 
 
-def report_text(event: EventView) -> str:
+def report_text(event: PowerEventView) -> str:
     """Return the report as CSV: lines that begin with `#`, names of columns, one line a minute; unknown is empty."""
     text = io.StringIO()
     for name, value in _head(event):
@@ -145,7 +145,7 @@ def report_text(event: EventView) -> str:
     return text.getvalue()
 
 
-def _head(event: EventView) -> Iterator[tuple[str, object]]:
+def _head(event: PowerEventView) -> Iterator[tuple[str, object]]:
     status, spec = event.status, event.spec
     yield "event", event.name
     if spec is not None:

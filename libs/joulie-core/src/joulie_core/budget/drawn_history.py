@@ -1,4 +1,4 @@
-"""What one domain drew, for the baselines of events: minutes of the last hours, quarter hours of the last days.
+"""Drawn power of one domain, for the baselines of events: minutes of the last hours, quarter hours of the last days.
 
 Guarantees that unknown power never makes a baseline: a minute with a reading that is unknown, without readings, or with
 an event in force is not known, nor is a quarter hour with less than 11 known minutes. Times are seconds since the

@@ -18,7 +18,7 @@ RAMP_STEP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TimedLimit:
-    """What one event asks of a domain, and when."""
+    """Limit that one event asks of a domain, and its times."""
 
     name: str
     domain: str

@@ -172,7 +172,7 @@ class LoweredNode(Model):
 
 
 class DrawnHistoryStatus(Model):
-    """What the domain drew, for the baselines of PowerEvents: whole watts by commas, empty where not known."""
+    """Drawn power of the domain, for the baselines of PowerEvents: whole watts by commas, empty where not known."""
 
     until: Timestamp
     """End of both lists."""

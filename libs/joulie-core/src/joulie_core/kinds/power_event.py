@@ -88,7 +88,7 @@ class EventState(StrEnum):
 
 
 class DrawnQuality(StrEnum):
-    """How the drawn power of a minute is known."""
+    """Kind of readings that the drawn power of a minute is of."""
 
     #: Every reading had the measured power of all nodes.
     MEASURED = "measured"

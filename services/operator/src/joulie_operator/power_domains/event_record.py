@@ -1,7 +1,7 @@
-"""What one event did, minute by minute, as its status has it.
+"""Record of one event, minute by minute, as its status has it.
 
 Guarantees that a gap is a gap: a minute in which the power of a node was not known has no drawn power, and a minute in
-which nobody looked is not there. The list is bounded, and what is dropped is counted.
+which no operator looked is not there. The list is bounded, and what is dropped is counted.
 """
 
 import math

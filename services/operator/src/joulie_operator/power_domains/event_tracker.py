@@ -1,4 +1,4 @@
-"""What the operator knows of each PowerEvent beside its spec: when it was first seen, its baseline, its record.
+"""Facts of each PowerEvent beside its spec: when it was first seen, its baseline, its record.
 
 Guarantees that an event starts no earlier than it was first seen; that a baseline is stated once, at the start; that
 only a change of `sourceRenewed` counts as a renewal, at the time at which it is seen; and that all of it but the last
