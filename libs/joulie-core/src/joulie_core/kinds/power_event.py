@@ -232,8 +232,9 @@ class PowerEventStatus(Model):
     """Power that is drawn now; absent where that of a node is not known."""
     binding_event: Annotated[str, Field(max_length=253)] | None = None
     """Name of the event whose limit is in force in the domain; absent: that of the domain is."""
-    seconds_to_90_percent: Watts | None = Field(
+    seconds_to_90_percent: float | None = Field(
         default=None,
+        ge=0,
         alias="secondsTo90Percent",
         description=(
             "Seconds from the start until 90 % of the reduction from the baseline was read; absent: not yet, or "

@@ -5,7 +5,6 @@ The log has a line for each new reason and one for the next answer, not one for 
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import structlog
 from joulie_actuator.server import Admission, peer_of
 from joulie_agent.holders.answer import encode_answer
 from joulie_api.failure_log import FailureLog
+from joulie_api.local_socket import serving_on
 from joulie_core.holders.records import DeviceListing, HolderReason, NoListing
 
 #: From one question to the next. The kubelet allows its clients 100 a second.
@@ -23,8 +23,6 @@ INTERVAL_S: Final = 1.0
 #: Connections that wait to be served, and how long one may take to get and to read the answer.
 _MOST_CONNECTIONS: Final = 4
 _WRITE_S: Final = 1.0
-#: Owner and group may connect.
-_SOCKET_UMASK: Final = 0o117
 
 _log = structlog.get_logger()
 
@@ -90,19 +88,5 @@ async def serving(answer: Callable[[], Awaitable[bytes]], path: Path, admission:
         finally:
             writer.close()
 
-    _make_room(path)
-    umask = os.umask(_SOCKET_UMASK)
-    try:
-        server = await asyncio.start_unix_server(serve, path, backlog=_MOST_CONNECTIONS)
-    finally:
-        os.umask(umask)
-    if os.geteuid() == 0:
-        os.chown(path, -1, admission.gid)
-    async with server:
+    async with serving_on(path, serve, gid=admission.gid, backlog=_MOST_CONNECTIONS):
         yield
-    _make_room(path)
-
-
-def _make_room(path: Path) -> None:
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)

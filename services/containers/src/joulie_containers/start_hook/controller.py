@@ -6,7 +6,6 @@ closed. A controller that does not read what is sent is not asked.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,9 +26,10 @@ from joulie_api.container_starts import (
 )
 from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
+from joulie_api.local_socket import serving_on
 
-#: Owner and group may connect.
-_SOCKET_UMASK: Final = 0o117
+#: Connections that wait to be taken.
+_BACKLOG: Final = 4
 
 _log = structlog.get_logger()
 
@@ -141,19 +141,5 @@ async def listening(link: ControllerLink, path: Path, admission: Admission) -> A
         finally:
             writer.close()
 
-    _make_room(path)
-    umask = os.umask(_SOCKET_UMASK)
-    try:
-        server = await asyncio.start_unix_server(serve, path, limit=LINE_LIMIT)
-    finally:
-        os.umask(umask)
-    if os.geteuid() == 0:
-        os.chown(path, -1, admission.gid)
-    async with server:
+    async with serving_on(path, serve, gid=admission.gid, backlog=_BACKLOG, line_limit=LINE_LIMIT):
         yield
-    _make_room(path)
-
-
-def _make_room(path: Path) -> None:
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
