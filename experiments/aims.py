@@ -25,7 +25,7 @@ from experiments.figures import (
     paired,
     read,
 )
-from joulie_sim.engine.arm import SleepingArm
+from joulie_sim.engine.arm import BudgetArm, SleepingArm
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.comparison import Interval
 from joulie_sim.tables import TextTable
@@ -122,10 +122,11 @@ def _loads(name: str) -> list[dict[str, Runs]]:
 
 
 def results(name: str) -> list[ArmResult]:
-    """Return the arms of an experiment whose nodes are all on; none where it lacks one of the loads."""
+    """Return the arms of an experiment that are to save with all nodes on; none where it lacks one of the loads."""
     loads = _loads(name)
     arms = loads[0] if loads else ()
-    return [_result(arm, loads) for arm in arms if arm != BASELINE and not isinstance(ARMS[arm], SleepingArm)]
+    others = (SleepingArm, BudgetArm)
+    return [_result(arm, loads) for arm in arms if arm != BASELINE and not isinstance(ARMS[arm], others)]
 
 
 def _cells(result: ArmResult, aim: Aim) -> Iterator[str]:

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from experiments import overload
+from experiments import budgets, overload
 from experiments.aims import aims, sleep_aims
 from experiments.config import OVERLOAD, ROOT, Experiment
 from experiments.figures import BASELINE, read
@@ -26,6 +26,8 @@ def steady_report(name: str) -> SteadyReport | None:
 
 def overview(name: str) -> str:
     """Return the tables of the page about experiments, by the protocol that an experiment has."""
+    if budgets.shares_a_feed(read(ROOT / name)):
+        return budgets.overview(read(ROOT / name))
     steady = steady_report(name)
     return overload.overview(next(iter(read(ROOT / name).values()))) if steady is None else steady.overview()
 
@@ -54,7 +56,10 @@ def summary(name: str) -> str:
 
 
 def plot(name: str) -> None:
-    """Write the savings over the load, or under overload, with confidence intervals."""
+    """Write the savings over the load, or under overload, with confidence intervals; of a feed what it supplies."""
+    if budgets.shares_a_feed(read(ROOT / name)):
+        budgets.plot(read(ROOT / name), ROOT / name / "nodes.png")
+        return
     steady, path = steady_report(name), ROOT / name / "savings.png"
     if steady is None:
         overload.plot(next(iter(read(ROOT / name).values())), name, path)

@@ -25,7 +25,7 @@ Row = dict[str, str]
 _STAMPS: Final = ("inputs", "code")
 _DIGITS: Final = 12
 #: An arm counts by itself.
-_ARM_MODULES: Final = ("arms.py", "packing_sleep_arms.py")
+_ARM_MODULES: Final = ("arms.py", "budget_arms.py", "packing_sleep_arms.py")
 #: Whatever else they name, more rows do not change those that are there.
 _NO_INPUTS: Final = {"directory", "overload", "seeds", "arms", "steady"}
 #: Fields that rows of the protocol *steady* do not depend on.

@@ -5,6 +5,7 @@ from typing import Final
 
 from joulie_sim.engine.joulie_settings import JoulieSettings
 from joulie_sim.engine.kube_scores import FitStrategy
+from joulie_sim.engine.node_budgets import NodeBudgetSettings
 from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 
 #: Of the configuration that Joulie ships: every feasible node is scored.
@@ -30,3 +31,10 @@ class SleepingArm(Arm):
     """An arm whose idle nodes sleep."""
 
     sleep: NodeSleepSettings = field(default_factory=NodeSleepSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetArm(Arm):
+    """An arm whose nodes share a feed that cannot supply them all at full load."""
+
+    budgets: NodeBudgetSettings

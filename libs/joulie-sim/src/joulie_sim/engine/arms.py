@@ -11,6 +11,7 @@ from joulie_core.policy.registry import POLICIES
 from joulie_core.scoring import energy_v1, energy_v2
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_sim.engine.arm import ALL_NODES, EVERY_NODE, Arm, SleepingArm
+from joulie_sim.engine.budget_arms import BUDGET_ARMS
 from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings, LimitedBy
 from joulie_sim.engine.joulie_settings import BoundedJoulieSettings, JoulieSettings
 from joulie_sim.engine.kube_scores import FitStrategy
@@ -184,6 +185,7 @@ _ARMS: Final = (
         JoulieSettings(policy=static_partition.NAME, policy_values=EVERY_NODE, score=_PACKING),
     ),
     *PACKING_SLEEP_ARMS,
+    *BUDGET_ARMS,
 )
 #: By name, in the order in which tables show them.
 ARMS: Final[Mapping[str, Arm]] = {arm.name: arm for arm in _ARMS}

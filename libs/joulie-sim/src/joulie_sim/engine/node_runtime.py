@@ -19,6 +19,7 @@ from joulie_sim.physics.parts import Controls, Hardware
 
 #: Busy CPU is counted in whole millionths of a core, so that no sum drifts.
 _MICRO: Final = 1_000_000
+_NO_CONTROLS: Final = Controls()
 #: GPU utilization, sensitivity, whether devices are limited and whether GPU work waits for memory, as in `WorkClock`.
 _ClockKey = tuple[float | None, float | None, bool, bool]
 
@@ -106,6 +107,11 @@ class NodeRuntime:
         """Whether jobs run."""
         return bool(self._clocks)
 
+    @property
+    def gpus_held(self) -> int:
+        """GPUs that jobs hold."""
+        return sum(self._gpus_held.values())
+
     def start(self, job: int, running: RunningJob, work_s: float) -> None:
         """Start a job now; `settle` has to follow."""
         key = (
@@ -140,6 +146,15 @@ class NodeRuntime:
     def release(self, running: RunningJob) -> None:
         """Return what a job held that was completed or stopped; `settle` has to follow."""
         self._hold(running, -1)
+
+    def uncapped_watts(self) -> float:
+        """Return what the CPU packages and GPUs would draw with the present jobs, without caps and limits."""
+        watts = self._model.server(self._busy_micro / _MICRO, _NO_CONTROLS).packages.watts
+        held = 0
+        for (utilization, _, _), count in self._gpus_held.items():
+            watts += count * self._model.gpu(utilization, _NO_CONTROLS).watts
+            held += count
+        return watts + (self._gpus - held) * self._model.gpu(0.0, _NO_CONTROLS).watts
 
     def advance(self, now_s: float) -> None:
         """Let the jobs work until `now_s`, which is not after the next completion."""

@@ -1,9 +1,8 @@
 """The event loop: arrivals, completions, reports and minutes of one arm.
 
 Events of the same moment are handled in this order: completions, the report, the end of the minute, a decision about
-sleeping nodes, a plan that follows the demand, jobs whose back-off is over, arrivals, a look of the estimate of
-savings. See
-docs/decisions/0018-simulator-engine.md.
+sleeping nodes, one about power budgets, a plan that follows the demand, jobs whose back-off is over, arrivals, a look
+of the estimate of savings. See docs/decisions/0018-simulator-engine.md.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from math import fsum, inf
 from typing import Final
 
 from joulie_core.scoring import energy_v1, energy_v2, headroom_v1
-from joulie_sim.engine.arm import Arm, SleepingArm
+from joulie_sim.engine.arm import Arm, BudgetArm, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.device_limits import ClassCapSettings, ClassLimitSettings
@@ -26,6 +25,7 @@ from joulie_sim.engine.limit_lifting import LimitLifting
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.movable_jobs import MovableJobs
+from joulie_sim.engine.node_budgets import SharedFeed
 from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.node_sleep import NodeSleep
 from joulie_sim.engine.node_sleep_settings import MovingSleepSettings
@@ -128,6 +128,7 @@ class Simulation:
         self._sleep: NodeSleep | None = None
         if isinstance(arm, SleepingArm):
             self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow, movable=movable)
+        self._budgets = SharedFeed(machines, arm.budgets, self._nodes) if isinstance(arm, BudgetArm) else None
         if savings is not None:
             savings.watch(self._nodes, self._sleep)
         self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control, self._sleep)
@@ -140,6 +141,7 @@ class Simulation:
             self._report_due,
             self._minute_due,
             self._sleep_due,
+            self._limit,
             self._plan,
             self._flow.retry,
             self._flow.arrive,
@@ -186,6 +188,7 @@ class Simulation:
             self._next_report_s,
             self._next_minute_s,
             inf if self._sleep is None else self._sleep.due_s,
+            inf if self._budgets is None else self._budgets.due_s,
             inf if self._control is None else self._control.plan_due_s,
             self._flow.next_retry_s(),
             self._flow.next_arrival_s(),
@@ -249,6 +252,10 @@ class Simulation:
     def _sleep_due(self, now_s: float) -> None:
         assert self._sleep is not None
         self._sleep.decide(now_s)
+
+    def _limit(self, now_s: float) -> None:
+        assert self._budgets is not None
+        self._budgets.decide(now_s)
 
     def _look(self, now_s: float) -> None:
         assert self._savings is not None
