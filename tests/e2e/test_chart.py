@@ -60,6 +60,7 @@ _NOT_IN_THE_RELEASE = (
     "joulie-operator-savings",
     "joulie-operator-power-budgets",
     "joulie-operator-power-domains",
+    "joulie-ven",
 )
 #: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
 _CAN_I = re.compile(
