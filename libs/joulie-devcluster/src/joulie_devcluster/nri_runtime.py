@@ -14,6 +14,8 @@ from joulie_devcluster.errors import DevClusterError
 from joulie_devcluster.host import die_with_parent
 
 _LINE_BYTES: Final = 64 << 20
+#: A runtime's own is 5 s, in which a plugin in Python does not always start beside other tests.
+_REGISTRATION_S: Final = 60
 
 
 class NriRuntimeError(DevClusterError):
@@ -100,4 +102,5 @@ def _arguments(
     return [
         *(f"-{name}={path}" for name, path in paths.items() if path is not None),
         f"-request-timeout={round(request_timeout_s * 1000)}ms",
+        f"-registration-timeout={_REGISTRATION_S}s",
     ]
