@@ -101,10 +101,10 @@ def _devices(view: HardwareView) -> tuple[BudgetDevice, ...]:
     return (*packages, *gpus)
 
 
-def _with_free(devices: Sequence[BudgetDevice], held: int) -> list[BudgetDevice]:
+def _with_free(devices: Sequence[BudgetDevice], held: int) -> tuple[BudgetDevice, ...]:
     """Return devices of which all GPUs but the first ones are free."""
     used = len(devices) - sum(each.name.startswith("gpu") for each in devices) + held
-    return [*devices[:used], *(replace(each, held_as=HeldAs.FREE) for each in devices[used:])]
+    return (*devices[:used], *(replace(each, held_as=HeldAs.FREE) for each in devices[used:]))
 
 
 def _controls(devices: Sequence[BudgetDevice], limit_mw: int) -> Controls:
