@@ -14,8 +14,6 @@ from joulie_devcluster.errors import DevClusterError
 from joulie_devcluster.host import die_with_parent
 
 _LINE_BYTES: Final = 64 << 20
-#: A runtime's own is 5 s, in which a plugin in Python does not always start beside other tests.
-_REGISTRATION_S: Final = 60
 
 
 class NriRuntimeError(DevClusterError):
@@ -68,6 +66,7 @@ async def reference_nri_runtime(
     plugins: Path | None = None,
     plugin_config: Path | None = None,
     request_timeout_s: float = 2.0,
+    registration_timeout_s: float = 5.0,
 ) -> AsyncIterator[ReferenceNriRuntime]:
     """Run the reference runtime.
 
@@ -78,10 +77,18 @@ async def reference_nri_runtime(
         plugins: directory of plugins that it starts.
         plugin_config: directory of their configuration.
         request_timeout_s: how long it waits for a plugin.
+        registration_timeout_s: how long it waits for one that it has started to register.
     """
     with log.open("ab") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *die_with_parent.wrap([str(binary), *_arguments(socket, plugins, plugin_config, request_timeout_s)]),
+            *die_with_parent.wrap(
+                [
+                    str(binary),
+                    *_paths(socket, plugins, plugin_config),
+                    f"-request-timeout={round(request_timeout_s * 1000)}ms",
+                    f"-registration-timeout={round(registration_timeout_s * 1000)}ms",
+                ]
+            ),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
@@ -95,12 +102,6 @@ async def reference_nri_runtime(
         await process.communicate()
 
 
-def _arguments(
-    socket: Path | None, plugins: Path | None, plugin_config: Path | None, request_timeout_s: float
-) -> Sequence[str]:
+def _paths(socket: Path | None, plugins: Path | None, plugin_config: Path | None) -> Sequence[str]:
     paths = {"socket": socket, "plugins": plugins, "plugin-config": plugin_config}
-    return [
-        *(f"-{name}={path}" for name, path in paths.items() if path is not None),
-        f"-request-timeout={round(request_timeout_s * 1000)}ms",
-        f"-registration-timeout={_REGISTRATION_S}s",
-    ]
+    return [f"-{name}={path}" for name, path in paths.items() if path is not None]

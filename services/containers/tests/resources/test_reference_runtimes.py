@@ -135,7 +135,12 @@ async def test_the_runtime_starts_it_as_an_installed_plugin(nri_runtime_binary, 
     executable.write_text(f"#!/bin/sh\nexec {' '.join(command)}\n")
     executable.chmod(0o755)
     async with reference_nri_runtime(
-        nri_runtime_binary, tmp_path / "runtime.log", plugins=plugins, plugin_config=configuration
+        nri_runtime_binary,
+        tmp_path / "runtime.log",
+        plugins=plugins,
+        plugin_config=configuration,
+        # A plugin in Python does not always start in five seconds beside other tests.
+        registration_timeout_s=60.0,
     ) as peer:
         await create(peer, "shared")
         assert await cpus_of(peer) == {"shared": IdSet.parse("8-11")}
