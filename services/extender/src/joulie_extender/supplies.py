@@ -12,8 +12,8 @@ from joulie_core.names import NodeName
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.state import SupplyFigure
 from joulie_core.scoring.supply import short_supply
+from joulie_core.units import MW_PER_WATT
 
-_MW_PER_WATT: Final = 1000
 #: Share of a difference that is left to the exact comparison: products of floats are not exact.
 _MARGIN: Final = 1e-6
 
@@ -54,7 +54,7 @@ class DomainSupplies:
         old = self._nodes.get(name)
         if old is not None:
             self._shift(old, -1)
-        new = self._nodes[name] = _NodeSupply(supplies, ceil(in_flight_watts * _MW_PER_WATT), known, unit_watts)
+        new = self._nodes[name] = _NodeSupply(supplies, ceil(in_flight_watts * MW_PER_WATT), known, unit_watts)
         self._shift(new, 1)
 
     def drop(self, name: NodeName) -> None:
@@ -88,7 +88,7 @@ class DomainSupplies:
 
     def in_flight_watts(self, supplies: tuple[SupplyFigure, ...]) -> dict[str, float]:
         """Return the watts of pods in flight below each of these domains."""
-        return {domain: self._in_flight_mw.get(domain, 0) / _MW_PER_WATT for domain, _ in supplies}
+        return {domain: self._in_flight_mw.get(domain, 0) / MW_PER_WATT for domain, _ in supplies}
 
     def _least(self, supplies: tuple[SupplyFigure, ...]) -> float:
         in_flight = self.in_flight_watts(supplies)

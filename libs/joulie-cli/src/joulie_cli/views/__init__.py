@@ -34,6 +34,18 @@ def make_decoder(wire: type[W], what: str, convert: Callable[[W], T]) -> Callabl
     return read
 
 
+_NAMES: Final = msgspec.json.Decoder(WireObject)
+
+
+def decode_name(raw: Raw, what: str) -> str:
+    """Return the name of an object whose other fields cannot be read; `what` names its kind.
+
+    Raises:
+        DecodeError: not even its name can be.
+    """
+    return decode(_NAMES.decode, raw, what).metadata.name
+
+
 #: Namespace and name of any object.
 decode_namespaced_name: Final = make_decoder(
     WireObject, "object", lambda wire: (wire.metadata.namespace, wire.metadata.name)

@@ -10,7 +10,7 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.wire.metadata import WireConditions, WireObject
-from joulie_cli.views import Raw
+from joulie_cli.views import Raw, decode_name
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Watts = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -75,7 +75,6 @@ class _Domain(WireObject):
 
 
 _DOMAINS: Final = msgspec.json.Decoder(_Domain)
-_NAMES: Final = msgspec.json.Decoder(WireObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def decode_power_domain(raw: Raw) -> DomainView:
     try:
         wire = decode(_DOMAINS.decode, raw, "PowerDomain")
     except DecodeError:
-        return DomainView(decode(_NAMES.decode, raw, "PowerDomain").metadata.name, None)
+        return DomainView(decode_name(raw, "PowerDomain"), None)
     spec = wire.spec
     return DomainView(
         wire.metadata.name, spec.limit_watts, spec.reserve_watts, spec.parent, wire.status or DomainStatusView()
@@ -165,7 +164,7 @@ def decode_power_budget(raw: Raw) -> BudgetView:
     try:
         wire = decode(_BUDGETS.decode, raw, "NodePowerBudget")
     except DecodeError:
-        return BudgetView(decode(_NAMES.decode, raw, "NodePowerBudget").metadata.name, "", None, None, "unreadable")
+        return BudgetView(decode_name(raw, "NodePowerBudget"), "", None, None, "unreadable")
     spec, status = wire.spec, wire.status or _BudgetStatus()
     confirmed = "refused" if status.refused else "confirmed"
     return BudgetView(

@@ -13,7 +13,7 @@ from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.wire.metadata import WireConditions, WireObject
 from joulie_cli.layout import harmless
-from joulie_cli.views import Raw
+from joulie_cli.views import Raw, decode_name
 from joulie_core.timestamps import epoch_seconds, rfc3339
 
 #: Minutes that are read, and those that a report has lines for: gaps between two of them count.
@@ -79,7 +79,6 @@ class _Event(WireObject):
 
 
 _EVENTS: Final = msgspec.json.Decoder(_Event)
-_NAMES: Final = msgspec.json.Decoder(WireObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def decode_power_event(raw: Raw) -> PowerEventView:
     try:
         wire = decode(_EVENTS.decode, raw, "PowerEvent")
     except DecodeError:
-        return PowerEventView(decode(_NAMES.decode, raw, "PowerEvent").metadata.name, None)
+        return PowerEventView(decode_name(raw, "PowerEvent"), None)
     return PowerEventView(wire.metadata.name, wire.spec, wire.status or EventStatusView())
 
 

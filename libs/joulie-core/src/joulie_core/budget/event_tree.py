@@ -104,7 +104,8 @@ def _fitting(
     floors: Mapping[NodeName, int],
 ) -> dict[NodeName, int]:
     """Return what nodes keep; nothing of those that another event has to lower, and may."""
-    below = nodes_below(tree)
+    names = (each.name for each in tree.domains)
+    below = dict(zip(names, tree.nodes_below(), strict=True))
     kept = {node: unaffected[node] for name, each in spares.items() for node in each.of(below[name])}
     for number, domain in enumerate(tree.domains):
         if domain.name not in limits:
@@ -114,11 +115,3 @@ def _fitting(
             own = spares[domain.name].of(below[domain.name])
             kept = {node: each for node, each in kept.items() if node not in below[domain.name] or node in own}
     return kept
-
-
-def nodes_below(tree: BudgetTree) -> dict[str, frozenset[NodeName]]:
-    """Return the nodes below each domain, by its name."""
-    below = [set(each.nodes) for each in tree.domains]
-    for number in range(len(below) - 1, 0, -1):
-        below[tree.parents[number]] |= below[number]
-    return {each.name: frozenset(nodes) for each, nodes in zip(tree.domains, below, strict=True)}

@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, DomainProblem
 from joulie_core.names import NodeName
+from joulie_core.units import MW_PER_WATT
 
 _PERCENT: Final = 100.0
 

@@ -5,8 +5,8 @@ from typing import Final
 from joulie_core.budget.ledger import LimitAsk, LimitReport
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
 from joulie_core.kinds.power_domain import MOST_DOMAIN_WATTS
+from joulie_core.units import MW_PER_WATT
 
-MW_PER_WATT: Final = 1000
 #: More than any site draws; what an object states beyond it counts as this.
 _MOST_MW: Final = MOST_DOMAIN_WATTS * MW_PER_WATT
 

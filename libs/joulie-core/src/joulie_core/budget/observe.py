@@ -80,9 +80,7 @@ def domains_of(
     tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode], decision: BudgetDecision
 ) -> dict[str, ObservedDomain]:
     """Return the state of each domain of a tree by a decision about it, by name."""
-    below: list[set[NodeName]] = [set(domain.nodes) for domain in tree.domains]
-    for index in range(len(below) - 1, 0, -1):
-        below[tree.parents[index]] |= below[index]
+    below = tree.nodes_below()
     lowered = {each.node: each for each in _lowered(tree, nodes, decision, [len(each) for each in below])}
     unknown = {name for name, node in nodes.items() if node.max_mw is None}
     limited = {
@@ -91,8 +89,8 @@ def domains_of(
     return {
         domain.name: ObservedDomain(
             sums=decision.domains[domain.name],
-            nodes=frozenset(names),
-            unknown=frozenset(names & unknown),
+            nodes=names,
+            unknown=names & unknown,
             known_mw=sum(nodes[name].max_mw or 0 for name in names),
             limited=len(names & limited),
             lowered=tuple(

@@ -81,6 +81,13 @@ class BudgetTree:
             sums[self.parents[index]] += sums[index]
         return sums
 
+    def nodes_below(self) -> list[frozenset[NodeName]]:
+        """Return the nodes below each domain."""
+        below = [set(domain.nodes) for domain in self.domains]
+        for index in range(len(below) - 1, 0, -1):
+            below[self.parents[index]] |= below[index]
+        return [frozenset(nodes) for nodes in below]
+
 
 @dataclass(frozen=True, slots=True)
 class Forest:

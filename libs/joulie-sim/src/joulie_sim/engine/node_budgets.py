@@ -13,13 +13,13 @@ from typing import Final
 from joulie_core.budget import Allocator, BudgetDevice, BudgetDomain, plant, split_budget, wants_of
 from joulie_core.hardware.view import HardwareView
 from joulie_core.held_as import HeldAs
+from joulie_core.units import MW_PER_WATT
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.running_nodes import RunningNodes
 from joulie_sim.physics.parts import Controls
 
 #: Between two decisions: the operator's, where no spec changes.
 INTERVAL_S: Final = 10.0
-_MW: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class SharedFeed:
         self.due_s = now_s + INTERVAL_S
         if self._by_demand:
             for node, name in enumerate(self._names):
-                demand = round(_MW * self._nodes[node].uncapped_watts())
+                demand = _milliwatts(self._nodes[node].uncapped_watts())
                 self._allocator.change(name, wants_of(self._lowest[node], demand, self._highest[node]))
         shares = self._shares()
         for node, (share, before) in enumerate(zip(shares, self._before, strict=True)):
@@ -90,11 +90,11 @@ def _devices(view: HardwareView) -> tuple[BudgetDevice, ...]:
     cpu, gpu = view.cpu, view.gpu
     assert cpu is not None, "machines have known CPUs"
     packages = (
-        BudgetDevice(f"cpu{number}", round(_MW * cpu.min_watts_per_socket), round(_MW * cpu.max_watts_per_socket))
+        BudgetDevice(f"cpu{number}", _milliwatts(cpu.min_watts_per_socket), _milliwatts(cpu.max_watts_per_socket))
         for number in range(cpu.sockets)
     )
     gpus = (
-        BudgetDevice(f"gpu{number}", round(_MW * gpu.min_watts), round(_MW * gpu.max_watts))
+        BudgetDevice(f"gpu{number}", _milliwatts(gpu.min_watts), _milliwatts(gpu.max_watts))
         for number in range(gpu.count if gpu is not None else 0)
         if gpu is not None
     )
@@ -113,5 +113,9 @@ def _controls(devices: Sequence[BudgetDevice], limit_mw: int) -> Controls:
     caps: dict[str, float | None] = {}
     for each in devices:
         limit = limits[each.name]
-        caps.setdefault(each.name[:3], None if limit >= each.max_mw else limit / _MW)
+        caps.setdefault(each.name[:3], None if limit >= each.max_mw else limit / MW_PER_WATT)
     return Controls(cpu_cap_watts=caps["cpu"], gpu_cap_watts=caps.get("gpu"))
+
+
+def _milliwatts(watts: float) -> int:
+    return round(MW_PER_WATT * watts)

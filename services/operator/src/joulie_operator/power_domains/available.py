@@ -13,9 +13,9 @@ from math import floor
 from typing import Final
 
 from joulie_core.budget import DomainChain, unknown_chain
-from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds.node_twin import DomainSupply
 from joulie_core.names import NodeName
+from joulie_core.units import MW_PER_WATT
 
 #: Between a change of a figure and the next raise of it.
 RAISE_S: Final = 120.0

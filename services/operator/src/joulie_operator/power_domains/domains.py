@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from joulie_core.budget import BudgetDomain
-from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds import PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainLostControl
 from joulie_core.names import NodeName
+from joulie_core.units import MW_PER_WATT
 
 _Pair = tuple[str, str]
 

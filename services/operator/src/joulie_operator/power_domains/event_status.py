@@ -10,12 +10,12 @@ from typing import Final
 
 from joulie_core.budget import EventLimit, TimedLimit
 from joulie_core.budget.events import event_state, full_limit_mw
-from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerEventStatus
 from joulie_core.kinds.power_event import MOST_AFFECTED, AffectedNodes, EventState
 from joulie_core.names import NodeName
 from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
+from joulie_core.units import MW_PER_WATT
 from joulie_operator.power_domains.decision import DomainOutcome
 from joulie_operator.power_domains.event_record import EventReading, mean_error_percent, rebound_percent
 from joulie_operator.power_domains.event_tracker import FollowedEvent

@@ -13,10 +13,10 @@ from typing import Final
 from joulie_api.wire import Versioned
 from joulie_core.budget import TimedLimit
 from joulie_core.budget.drawn_history import DrawnHistory
-from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds import PowerDomainSpec, PowerEvent, PowerEventSpec
 from joulie_core.kinds.power_event import AffectedNodes, EventBaseline
 from joulie_core.timestamps import epoch_seconds
+from joulie_core.units import MW_PER_WATT
 from joulie_operator.power_domains.event_record import EventRecord
 
 _PERCENT: Final = 100

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from joulie_api.wire import Versioned
 from joulie_core.budget import BudgetNode
-from joulie_core.budget.objects import MW_PER_WATT, node_identity
+from joulie_core.budget.objects import node_identity
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeHardware
@@ -22,6 +22,7 @@ from joulie_core.kinds.node_twin import MeasurementQuality, NodeTwinStatus
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.twin import budget_of
+from joulie_core.units import MW_PER_WATT
 from joulie_operator.cluster import Cluster, Eligibility, ManagedHardware, PodLoad
 from joulie_operator.power import PowerInputs, model
 

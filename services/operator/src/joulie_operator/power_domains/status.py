@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from joulie_core.budget import DomainProblem, LoweredShare, ObservedDomain
-from joulie_core.budget.objects import MW_PER_WATT
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
 from joulie_core.kinds.base import set_condition
 from joulie_core.kinds.power_domain import MOST_LOWERED, DomainMode, DrawnPower, LoweredNode
 from joulie_core.names import NodeName
 from joulie_core.text import first_of, printable
 from joulie_core.timestamps import rfc3339
+from joulie_core.units import MW_PER_WATT
 from joulie_operator.power_domains.decision import DomainOutcome
 from joulie_operator.power_domains.inputs import DrawnReading
 
