@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -34,7 +35,12 @@ class Exported:
         return (self.root / name / "resources.sh").read_text()
 
     def texts(self):
-        return {name: self.text(name) for name in self.names()}
+        """Of the files that are there: the manager may remove one between the listing and the read."""
+        texts = {}
+        for name in self.names():
+            with suppress(FileNotFoundError):
+                texts[name] = self.text(name)
+        return texts
 
 
 @pytest.fixture
