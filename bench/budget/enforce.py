@@ -15,6 +15,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -25,15 +26,17 @@ from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.budget import BudgetNode
-from joulie_core.kinds import NodePowerBudget, PowerDomain
+from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
+from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
+from joulie_operator.power_domains.events import PowerEventParts, PowerEvents
 from joulie_operator.power_domains.inputs import DomainNode, identity_of
 from joulie_operator.power_domains.sent import SentLimits
 from joulie_testing.api import FakeApiServer, make_node, make_power_domain
@@ -50,6 +53,9 @@ class _Sight:
     def node(self, node: Node) -> DomainNode:
         """Return one node of the cluster."""
         return DomainNode(BudgetNode(node.name, identity_of(node), _MAX_WATTS * 1_000, 200_000, _MAX_WATTS * 1_000))
+
+    def retain(self, names: Iterable[NodeName]) -> None:
+        """Forget nothing: nothing is measured."""
 
 
 def _domain(name: str, limit_watts: int, **spec: Any) -> dict[str, Any]:
@@ -119,7 +125,8 @@ def _controller(client: KubeClient) -> tuple[PowerDomainController, list[Reflect
     nodes = Reflector(client, NODES, decode_node)
     budgets = Reflector(client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
     writer, clock = FencedWriter(client, "joulie-operator", max_in_flight=_WRITES), asyncio.get_running_loop().time
-    sent = SentLimits()
+    events = Reflector(client, POWER_EVENTS, decode_kind(PowerEvent))
+    sent, failures = SentLimits(), Failures(CollectorRegistry())
     parts = PowerDomainParts(
         domains=domains,
         nodes=nodes,
@@ -133,13 +140,14 @@ def _controller(client: KubeClient) -> tuple[PowerDomainController, list[Reflect
             clock=clock,
         ),
         available=AvailableWatts(clock),
+        events=PowerEvents(PowerEventParts(events, lambda: None, writer, failures)),
         writer=writer,
         stale_reason=lambda: domains.stale_reason() or nodes.stale_reason(),
-        failures=Failures(CollectorRegistry()),
+        failures=failures,
         wall=time.time,
         clock=clock,
     )
-    return PowerDomainController(parts), [domains, nodes, budgets]
+    return PowerDomainController(parts), [domains, nodes, budgets, events]
 
 
 async def _measure(pipe: Connection, directory: Path, count: int) -> bool:

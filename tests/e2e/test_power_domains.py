@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ from tests.e2e.plugin import Plugin
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
+from joulie_api.apply import FencedWriter
 from joulie_api.errors import Invalid
-from joulie_api.resources import NODE_POWER_PROFILES, POWER_DOMAINS
+from joulie_api.resources import NODE_BMCS, NODE_POWER_PROFILES, POWER_DOMAINS
 from joulie_core.labels import HW_GPU_COUNT, MANAGED, RACK
+from joulie_core.timestamps import rfc3339
+from joulie_testing.api import make_node_bmc
 
 pytestmark = pytest.mark.e2e
 
@@ -21,6 +25,8 @@ _PAGE = Path(__file__).parents[2] / "docs" / "power-budgets.md"
 _EXAMPLE = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Two nodes of two EPYC 9654 each, 360 W a package.
 _RACK_NODES = ("epyc-9654-0", "epyc-9654-1")
+#: Watts that the BMCs of a rack read beyond the devices' power.
+_REST_W = 150.0
 _TIGHT_NODES = ("xeon-8480-0", "xeon-8480-1")
 
 
@@ -78,13 +84,14 @@ async def test_a_tree_is_observed_with_its_faults_and_nothing_is_lowered(system:
     await eventually(lambda: _is_observed(system), within_s=60)
     await _is_shown(system)
     assert await _targets(system) == before
+    await _counts_servers_by_their_bmcs(system)
     await _follows_a_node_that_leaves_management(system)
 
 
 async def _faults_are_refused(system: System) -> None:
     for spec, text in (
         ({"mode": "Shed"}, 'Unsupported value: "Shed"'),
-        ({"basis": "Server"}, 'supported values: "Devices"'),
+        ({"basis": "Racks"}, 'supported values: "Devices", "Server"'),
         ({"parent": "bad"}, "parent must be another PowerDomain"),
         ({"parent": "Row A"}, "must be the name of a PowerDomain"),
         ({"reserveWatts": 1_000}, "reserveWatts must be below limitWatts"),
@@ -124,6 +131,41 @@ async def _is_shown(system: System) -> None:
     metrics = await system.operator.metrics()
     assert 'joulie_operator_power_domain_limit_watts{domain="tight"} 900.0' in metrics
     assert 'joulie_operator_power_domains{accepted="false"} 2.0' in metrics
+
+
+async def _counts_servers_by_their_bmcs(system: System) -> None:
+    client = system.view.client
+    devices = (await _status(system, "rack-1"))["inForceWatts"]
+    await client.merge_patch(POWER_DOMAINS, "rack-1", {"spec": {"basis": "Server"}})
+
+    async def modelled() -> None:
+        status = await _status(system, "rack-1")
+        assert "rest" in status
+        assert status["rest"]["modelledNodes"] == 2
+        assert status["rest"]["modelledLeastWatts"] < status["rest"]["watts"]
+        assert status["inForceWatts"] - devices == status["rest"]["watts"]
+        assert status["drawn"]["modelledNodes"] == 2
+
+    await eventually(modelled, within_s=60)
+    outofband = FencedWriter(client, "joulie-outofband")
+    for node in _RACK_NODES:
+        await client.create(NODE_BMCS, make_node_bmc(node))
+
+    async def measured() -> None:
+        for node in _RACK_NODES:
+            drawn = (await system.view.twin(node))["powerMeasurement"]["measuredNodePowerW"]
+            status = {"powerWatts": drawn + _REST_W, "sampledAt": rfc3339(time.time())}
+            await outofband.apply(NODE_BMCS, node, {"status": status}, status=True)
+        status = await _status(system, "rack-1")
+        assert status["rest"]["measuredNodes"] == 2
+        assert status["drawn"]["measuredNodes"] == 2
+        # More than is read at low load: losses of full load, and the error of the reading.
+        assert 2 * _REST_W < status["rest"]["watts"] < 2 * (_REST_W + 100)
+        assert status["inForceWatts"] - devices == status["rest"]["watts"]
+
+    await eventually(measured, within_s=120)
+    shown = await Plugin(system.stack.cluster.kubeconfig).run("power", "rack-1")
+    assert "of 2 nodes by their BMCs" in " ".join(shown.split())
 
 
 async def _follows_a_node_that_leaves_management(system: System) -> None:

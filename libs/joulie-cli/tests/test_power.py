@@ -56,6 +56,16 @@ async def test_zero_and_unknown_are_not_the_same(fake_api, cli):
     assert zero[2:7] == ["··········", "0", "0", "0", "2"]
 
 
+async def test_the_rest_of_servers_tells_how_it_is_known(fake_api, cli):
+    rest = {"watts": 900, "measuredNodes": 2, "modelledNodes": 1, "modelledWatts": 500, "modelledLeastWatts": 200}
+    put(fake_api, "a", rest=rest)
+    text = " ".join((await cli("power", "a")).out.split())
+    assert "900 W beyond CPU packages and GPUs: of 2 nodes by their BMCs, of 1 node by models, 200 W to 500 W" in text
+    put(fake_api, "a", rest={"watts": 0, "unknownNodes": 3})
+    text = " ".join((await cli("power", "a")).out.split())
+    assert "0 W beyond CPU packages and GPUs: of 0 nodes by their BMCs, unknown of 3 nodes" in text
+
+
 @pytest.mark.parametrize(
     ("status", "state"),
     [

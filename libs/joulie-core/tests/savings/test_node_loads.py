@@ -6,8 +6,9 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_core.power.curves import MEASURED_ERROR, NEW_CPU_ERROR, TDP_ERROR
 from joulie_core.power.server import server_power
-from joulie_core.savings.node_loads import MEASURED_ERROR, NEW_CPU_ERROR, TDP_ERROR, HeldLoad, load_model
+from joulie_core.savings.node_loads import HeldLoad, load_model
 
 _INVENTORY = Inventory.load()
 

@@ -146,7 +146,14 @@ class Operator:
         self._sleep = self._build_sleep(client) if settings.sleep_enabled else None
         self._savings = self._build_savings(client) if settings.savings_enabled else None
         around = PowerDomainSurroundings(
-            client, self._writes, self._cluster, self._watches, self._twins, available, self._elector.term
+            client,
+            self._writes,
+            self._cluster,
+            self._watches,
+            self._twins,
+            available,
+            self._server_power,
+            self._elector.term,
         )
         self._power_domains = build_power_domains(settings, app, around, self._elector.is_leading)
         self._loops = OperatorLoops(

@@ -10,7 +10,7 @@ from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import decode_kind, decode_node
-from joulie_core.budget import BudgetNode
+from joulie_core.budget import BudgetNode, ServerRest
 from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
 from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budget_writer import BudgetWriter
@@ -35,6 +35,8 @@ class DomainWorld:
         #: Seconds between a decision and its writes.
         self.late_s = 0.0
         self.power = {}
+        #: What whole servers draw, and their rest.
+        self.servers, self.rests, self.retained = {}, {}, set()
         self.broken_nodes = set()
         #: Names of domains that the test has made unreadable.
         self.unread = set()
@@ -90,7 +92,16 @@ class DomainWorld:
         budget = BudgetNode(
             node.name, identity_of(node), highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
         )
-        return DomainNode(budget, DrawnReading(drawn, measured=True), node.name in self.performance)
+        return DomainNode(
+            budget,
+            DrawnReading(drawn, measured=True),
+            self.servers.get(node.name, DrawnReading(None)),
+            self.rests.get(node.name, ServerRest(None)),
+            node.name in self.performance,
+        )
+
+    def retain(self, names):
+        self.retained = set(names)
 
     def put_node(self, name, *, rack, power=(500, 100, None, 200), **labels):
         self.api.put(make_node(name, labels={"rack": rack, **labels}))

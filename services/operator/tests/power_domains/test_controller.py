@@ -227,7 +227,7 @@ async def test_floors_that_do_not_fit_are_told_with_both_numbers(world):
         {"limit_watts": 10**30},
         {"limit_watts": "many"},
         {"mode": "Shed"},
-        {"basis": "Server"},
+        {"basis": "Racks"},
         {"parent": "x" * 10_000},
         {"parent": {"name": "feed"}},
         {"nodeSelector": {"a": 7}},

@@ -10,9 +10,12 @@ from joulie_api.failures import Failures
 from joulie_api.wire import decode_node
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds import NodeHardwareStatus, NodeTwinStatus
+from joulie_core.kinds.node_twin import ServerMeasurement
+from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster
 from joulie_operator.pods import PodSummary
-from joulie_operator.power_domains.inputs import DomainSight
+from joulie_operator.power_domains.inputs import DomainSight, DrawnReading
+from joulie_operator.power_domains.rest import RestTracker
 from joulie_testing.api import make_node, make_node_hardware
 
 _CPU = {
@@ -50,7 +53,10 @@ class Known:
         if reported:
             self.cluster.on_hardware("n1", hardware)
             store["n1"] = SimpleNamespace(model=SimpleNamespace(status=hardware))
-        self.sight = DomainSight(self.cluster, self, store)
+        self.server = None
+        rests = RestTracker(lambda: self.now_s)
+        self.now_s = 1_800_000_000.0
+        self.sight = DomainSight(self.cluster, self, store, lambda _: self.server, rests)
 
     def latest(self, name):
         assert name == "n1"
@@ -61,6 +67,11 @@ class Known:
         if watts is not None:
             power["measuredNodePowerW"] = watts
         self.twin = NodeTwinStatus.model_validate({"powerMeasurement": power})
+
+    def server_draws(self, watts):
+        self.now_s += 60.0
+        found = {"source": "redfish", "measuredServerPowerW": watts, "sampledAt": rfc3339(self.now_s)}
+        self.server = ServerMeasurement.model_validate(found)
 
     def runs(self, cores):
         self.cluster.on_pod("p", None, PodSummary("n1", False, cores, 0.0))
@@ -155,3 +166,39 @@ def test_a_node_is_told_apart_by_whether_it_runs_performance_pods():
     known.cluster.on_pod("train", None, PodSummary("n1", True, 1.0, 0.0))
     assert known.found.performance
     assert not Known(managed=False).found.performance
+
+
+def test_a_server_draws_what_its_bmc_reads_and_else_its_devices_and_the_middle_of_its_rest():
+    known = Known()
+    assert known.found.server_drawn == DrawnReading(None)
+    known.draws(200.0, "measured")
+    found = known.found
+    assert found.drawn == DrawnReading(200.0, measured=True)
+    assert not found.server_drawn.measured
+    assert found.server_drawn.watts == 200.0 + (found.rest.mw + found.rest.least_mw) / 2000
+    known.server_draws(333.0)
+    assert known.found.server_drawn == DrawnReading(333.0, measured=True)
+    assert known.found.drawn == DrawnReading(200.0, measured=True)
+
+
+def test_without_a_bmc_again_a_rest_that_was_measured_is_added():
+    known = Known()
+    known.draws(200.0, "measured")
+    for _ in range(4):
+        known.server_draws(333.0)
+        assert known.found.server_drawn.watts == 333.0
+    known.server = None
+    found = known.found
+    assert found.rest.measured
+    assert found.server_drawn == DrawnReading(200.0 + found.rest.mw / 1000)
+
+
+def test_a_node_that_was_not_read_has_no_rest_and_one_that_is_gone_begins_anew():
+    assert Known(managed=False).found.rest.mw is None
+    known = Known()
+    known.draws(200.0, "measured")
+    for _ in range(4):
+        known.server_draws(333.0)
+        known.found  # noqa: B018 - it is read
+    known.sight.retain([])
+    assert not known.found.rest.measured

@@ -29,6 +29,7 @@ from joulie_cli.views.power_domains import (
     DomainStatusView,
     DomainView,
     DrawnView,
+    RestView,
     decode_power_budget,
     decode_power_domain,
     names_below,
@@ -160,6 +161,17 @@ def _drawn(drawn: DrawnView | None) -> str:
     return f"{watts(known)}{_MISSING if drawn.unknown_nodes else ''}"
 
 
+def _rest(rest: RestView) -> str:
+    """Return what servers may draw beyond their devices; of what is modelled with the lower end of its band."""
+    parts = [f"of {counted(rest.measured_nodes, 'node')} by their BMCs"]
+    if rest.modelled_nodes:
+        band = f"{total_watts(rest.modelled_least_watts)} to {total_watts(rest.modelled_watts)}"
+        parts.append(f"of {counted(rest.modelled_nodes, 'node')} by models, {band}")
+    if rest.unknown_nodes:
+        parts.append(f"unknown of {counted(rest.unknown_nodes, 'node')}")
+    return f"{total_watts(rest.watts)} beyond CPU packages and GPUs: {', '.join(parts)}"
+
+
 def _nodes(domain: DomainView) -> str:
     nodes, unknown = domain.status.nodes, domain.status.unknown_nodes or 0
     if nodes is None:
@@ -240,6 +252,8 @@ def _fields(domain: DomainView, now_s: float) -> Iterator[tuple[str, str | Cell]
                 f"unknown of {counted(drawn.unknown_nodes, 'node')}"
             ),
         )
+    if status.rest is not None:
+        yield "Rest", _rest(status.rest)
     yield "May draw", f"{total_watts(status.in_force_watts)}, headroom {total_watts(status.headroom_watts)}"
     if status.largest_in_force_watts is not None:
         yield "Largest", f"{total_watts(status.largest_in_force_watts)} since it was first within this limit"

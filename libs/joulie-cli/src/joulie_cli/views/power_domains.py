@@ -38,6 +38,17 @@ class DrawnView(msgspec.Struct, rename="camel"):
         return sum(known) if known else None
 
 
+class RestView(msgspec.Struct, rename="camel"):
+    """Power that servers may draw beyond their CPU packages and GPUs."""
+
+    watts: _Watts
+    measured_nodes: _Count = 0
+    modelled_nodes: _Count = 0
+    modelled_watts: _Watts = 0.0
+    modelled_least_watts: _Watts = 0.0
+    unknown_nodes: _Count = 0
+
+
 class LoweredView(msgspec.Struct, rename="camel"):
     """A node whose share is below what it wants."""
 
@@ -61,6 +72,7 @@ class DomainStatusView(WireConditions, rename="camel"):
     refused_nodes: _Count | None = None
     silent_nodes: _Count | None = None
     drawn: DrawnView | None = None
+    rest: RestView | None = None
     guaranteed_watts: _Watts | None = None
     headroom_watts: _Watts | None = None
     shortfall_watts: _Watts | None = None

@@ -11,11 +11,13 @@ from joulie_core.budget.events import EventLimit, TimedLimit
 from joulie_core.budget.floors import floors_of
 from joulie_core.budget.ledger import BudgetNode, LeaseTimes, LimitAsk, LimitReport, may_be_in_force_mw, supersedes
 from joulie_core.budget.observe import LoweredShare, Observation, ObservedDomain, domains_of, observe, observe_events
+from joulie_core.budget.rest import UNKNOWN_REST, DomainRest, PublishedRest, ServerRest, with_rest
 from joulie_core.budget.split import BudgetDevice, DeviceSplit, split_budget
 from joulie_core.budget.transitions import BudgetDecision, BudgetPlanner, DomainSums
 from joulie_core.budget.tree import BudgetDomain, BudgetProblem, BudgetTree, DomainProblem, Forest, plant
 
 __all__ = [
+    "UNKNOWN_REST",
     "Allocator",
     "AvailablePower",
     "BindingLimit",
@@ -29,6 +31,7 @@ __all__ = [
     "DeviceSplit",
     "DomainChain",
     "DomainProblem",
+    "DomainRest",
     "DomainSums",
     "EventInputs",
     "EventLimit",
@@ -42,6 +45,8 @@ __all__ = [
     "NodeWants",
     "Observation",
     "ObservedDomain",
+    "PublishedRest",
+    "ServerRest",
     "TimedLimit",
     "available_of",
     "binding_limit",
@@ -56,4 +61,5 @@ __all__ = [
     "unknown_chain",
     "wants_of",
     "with_events",
+    "with_rest",
 ]

@@ -36,7 +36,7 @@ class EventedTree:
     tree: BudgetTree
     #: By the name of the domain.
     limits: Mapping[str, EventLimit] = field(default_factory=dict)
-    #: Lowest limit that each event can bring its domain down to, the reserve included, by the name of the event.
+    #: Lowest limit that each event can bring its domain down to, with what nodes do not get, by the name of the event.
     reach_mw: Mapping[str, int] = field(default_factory=dict)
     #: Power that is not taken from nodes.
     kept_mw: Mapping[NodeName, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def with_events(
         for affected, each in spares.items()
     }
     reach = {
-        each.name: sums[each.may_affect][index[each.domain]] + tree.domains[index[each.domain]].reserve_mw
+        each.name: sums[each.may_affect][index[each.domain]] + tree.domains[index[each.domain]].withheld_mw
         for each in events
     }
     limits = limits_in_force(events, {each.name: each.limit_mw for each in tree.domains}, reach, inputs.now_s)
@@ -111,7 +111,7 @@ def _fitting(
         if domain.name not in limits:
             continue
         least = tree.sums({node: kept.get(node, floors[node]) for node in tree.leaf_of})[number]
-        if least > limits[domain.name] - domain.reserve_mw:
+        if least > limits[domain.name] - domain.withheld_mw:
             own = spares[domain.name].of(below[domain.name])
             kept = {node: each for node, each in kept.items() if node not in below[domain.name] or node in own}
     return kept

@@ -282,10 +282,16 @@ def left_mw(tree: BudgetTree, standings: Mapping[NodeName, _Standing]) -> list[i
 
 
 def _charges(tree: BudgetTree, standings: Mapping[NodeName, _Standing]) -> list[int | None]:
-    """Return the sum of what may be in force below each domain; None where one is not known."""
+    """Return the sum of what may be in force below each domain; None where one is not known.
+
+    None as well where other power of a server below it is not known: what is left for limits is not known either.
+    """
     unknown = tree.sums({name: each.charge_mw is None for name, each in standings.items()})
     sums = tree.sums({name: each.charge_mw or 0 for name, each in standings.items()})
-    return [None if unknown[index] else total for index, total in enumerate(sums)]
+    return [
+        None if unknown[index] or not domain.rest_known else total
+        for index, (domain, total) in enumerate(zip(tree.domains, sums, strict=True))
+    ]
 
 
 def _range(standing: _Standing) -> tuple[int, int]:

@@ -31,11 +31,22 @@ class BudgetDomain:
     #: True if nodes without control are without limit when their lease ends.
     releases: bool = False
     nodes: tuple[NodeName, ...] = ()
+    #: The limit is one of whole servers, and not of their CPU packages and GPUs alone.
+    counts_servers: bool = False
+    #: Power that the servers below it may draw beyond these; 0 where they do not count.
+    rest_mw: int = 0
+    #: False: that of a server is not known, so that nothing below may be raised.
+    rest_known: bool = True
+
+    @property
+    def withheld_mw(self) -> int:
+        """Part of the limit that no node may get for its CPU packages and GPUs."""
+        return self.reserve_mw + self.rest_mw
 
     @property
     def usable_mw(self) -> int:
-        """Power that nodes may get."""
-        return self.limit_mw - self.reserve_mw
+        """Power that nodes may get for their CPU packages and GPUs; below 0 where other power exceeds the limit."""
+        return self.limit_mw - self.withheld_mw
 
 
 class BudgetProblem(StrEnum):

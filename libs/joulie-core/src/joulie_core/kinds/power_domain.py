@@ -52,6 +52,8 @@ class BudgetBasis(StrEnum):
 
     #: CPU packages and GPUs.
     DEVICES = "Devices"
+    #: Whole servers, at the wall.
+    SERVER = "Server"
 
 
 class DomainLostControl(StrEnum):
@@ -127,8 +129,9 @@ class PowerDomainSpec(CheckedModel):
     """Order in which demand is served: a higher number is more important, and an absent one counts as 0. Compared among
     all domains of the tree that select nodes."""
     basis: BudgetBasis = BudgetBasis.DEVICES
-    """`Devices`, the default and the only basis, compares CPU packages and GPUs with the limit of the domain. The rest
-    of a server (memory, fans, losses) is not counted: give it to `reserveWatts`."""
+    """`Devices`, the default, compares CPU packages and GPUs with the limit of the domain. The rest of a server
+    (memory, fans, losses) is not counted: give it to `reserveWatts`. `Server` counts it as well, by readings of the
+    servers' BMCs, and by models where there are none; `status.rest` says which."""
     on_lost_control: DomainLostControl
     """Behaviour that is wanted of a node that cannot refresh its limit: `KeepGuaranteed` keeps the limit, so that the
     sum holds; `Release` removes it. Required, so that it is chosen by a person; it changes nothing in mode
@@ -144,7 +147,7 @@ class PowerDomainSpec(CheckedModel):
 
 
 class DrawnPower(Model):
-    """Power that the CPU packages and GPUs of the nodes draw, by how it is known."""
+    """Power that the nodes draw, by how it is known: CPU packages and GPUs, with `basis: Server` whole servers."""
 
     measured_watts: Watts | None = None
     """Sum of readings; absent where no node is measured."""
@@ -156,6 +159,23 @@ class DrawnPower(Model):
     """Nodes without a reading and with a model."""
     unknown_nodes: Count = 0
     """Nodes with neither."""
+
+
+class RestOfServers(Model):
+    """Power that the servers of a domain may draw beyond their CPU packages and GPUs; no limit lowers it."""
+
+    watts: Watts
+    """Power that counts: the sum over all nodes of which it is known."""
+    measured_nodes: Count = 0
+    """Nodes of which readings of the BMC tell it."""
+    modelled_nodes: Count = 0
+    """Nodes of which the models tell it."""
+    modelled_watts: Watts = 0
+    """Part of `watts` that is modelled, the upper end of the models' bands."""
+    modelled_least_watts: Watts = 0
+    """The lower end of the same bands."""
+    unknown_nodes: Count = 0
+    """Nodes of which neither tells it."""
 
 
 class LoweredNode(Model):
@@ -176,6 +196,8 @@ class DrawnHistoryStatus(Model):
 
     until: Timestamp
     """End of both lists."""
+    basis: BudgetBasis = BudgetBasis.DEVICES
+    """Power that they are of; those of another basis than that of the spec count no more."""
     minutes: Annotated[str, Field(max_length=MOST_OF_MINUTES)] = ""
     """Means of the last 75 minutes."""
     quarter_hours: Annotated[str, Field(max_length=MOST_OF_QUARTERS)] = ""
@@ -213,6 +235,9 @@ class PowerDomainStatus(Model):
     """Nodes whose agent has not repeated a renewal for so long that its lease may end; absent where nothing is
     lowered."""
     drawn: DrawnPower | None = None
+    rest: RestOfServers | None = None
+    """Only with `basis: Server`. It is contained in the sums `allocatedWatts`, `inForceWatts`, `largestInForceWatts`
+    and `guaranteedWatts`, which are compared with the limit."""
     guaranteed_watts: Watts | None = None
     """Sum of the floors, which no node gets less than."""
     headroom_watts: Watts | None = None

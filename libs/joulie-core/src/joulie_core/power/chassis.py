@@ -16,9 +16,10 @@ from joulie_core.power.server import SUPPLY_EFFICIENCY
 #: CPUs, is 0.24 to 0.36 of the 5.6 kW of the GPUs. That both halves are equal is assumed.
 CHASSIS_WATTS_PER_LIMIT_WATT: Final = 0.15
 CHASSIS_WATTS_PER_DRAWN_WATT: Final = 0.15
-#: The band of both, 0.8 to 1.9 times as much: 0.25 is what the rating of DGX-1 leaves (3.5 kW, eight V100 of 300 W),
+#: The band of both, as a factor: 0.25 is what the rating of DGX-1 leaves (3.5 kW, eight V100 of 300 W),
 #: 0.57 what that of DGX H100 does (10.2 kW). DGX A100 (6.5 kW, eight A100 of 400 W) would give 0.75 to 0.8; a rating is
 #: what the supplies must deliver, with all adapters and at the highest speed of the fans.
+CHASSIS_BAND: Final = (0.8, 1.9)
 
 
 def gpus_at_wall(gpu_watts: float, highest_watts: float) -> float:

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.hardware.power_curve import CapResponse
-from joulie_core.hardware.view import HardwareView
-from joulie_core.power.server import server_power
+from joulie_core.hardware.view import CpuView, HardwareView
+from joulie_core.power.server import ServerBasis, ServerModels, ServerPower, server_power
 
 _GIB: Final = 1024**3
+#: Errors of a server's watts, as shares: with a measured curve, from its TDP, and from that of a CPU without results.
+MEASURED_ERROR: Final = 0.07
+TDP_ERROR: Final = 0.16
+NEW_CPU_ERROR: Final = 0.28
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class NodeCurves:
     #: Hardware threads of all packages, at least 1.
     threads: float
     cpu_response: CapResponse
+    #: Share by which the watts at the wall may be wrong.
+    error: float
     #: None where the node has no GPU.
     gpu: GpuCurve | None = None
     #: Work per second of one hardware thread over that of EPYC 7763, all threads busy; None where nothing is published.
@@ -59,6 +65,7 @@ def node_curves(view: HardwareView) -> NodeCurves | None:
         cpu_max_watts=view.cpu_max_watts,
         threads=cpu.threads,
         cpu_response=cpu.spec.curve.response,
+        error=_error(cpu, server),
         gpu=GpuCurve(
             gpu.spec.idle_watts, gpu.spec.natural_watts, gpu.max_watts, gpu.spec.curve.response, gpu.work_per_gpu
         )
@@ -66,3 +73,12 @@ def node_curves(view: HardwareView) -> NodeCurves | None:
         else None,
         work_per_thread=cpu.work_per_thread,
     )
+
+
+def _error(cpu: CpuView, server: ServerPower) -> float:
+    if server.basis is ServerBasis.MEASURED:
+        return MEASURED_ERROR
+    # Of CPUs later than the data the generation before stands in.
+    group = ServerModels.load().group(cpu.spec, cpu.sockets)
+    known = not cpu.spec.generic and cpu.spec.generation == cpu.spec.curve_name == group
+    return TDP_ERROR if known else NEW_CPU_ERROR

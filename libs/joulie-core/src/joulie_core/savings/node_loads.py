@@ -11,16 +11,10 @@ from joulie_core.hardware.power_curve import PowerCurve, interpolate
 from joulie_core.hardware.view import HardwareView
 from joulie_core.power.chassis import gpus_at_wall
 from joulie_core.power.curves import node_curves
-from joulie_core.power.server import ServerBasis, ServerModels, server_power
 from joulie_core.powerest.marginal import CPU_USE, GPU_USE_STANDARD
 
 #: Share of what is requested that is used: 0.6 to 1 around `CPU_USE`, as a share of that. Assumed.
 USE_ERROR: Final = 0.25
-#: Errors of a server's watts, as shares: with a measured curve, from its TDP, and from that of a CPU without results.
-MEASURED_ERROR: Final = 0.07
-TDP_ERROR: Final = 0.16
-NEW_CPU_ERROR: Final = 0.28
-_GIB: Final = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ def load_model(view: HardwareView, gpu_units: float = 1.0) -> NodeLoadModel | No
         watts_per_gpu = _added_watts(gpu.spec.curve, gpu.max_watts) / gpu_units
     return NodeLoadModel(
         family=view.family,
-        error=_error(view),
+        error=curves.error,
         wall_watts=curves.wall_watts,
         threads=curves.threads,
         watts_per_gpu=watts_per_gpu,
@@ -84,15 +78,3 @@ def _added_watts(curve: PowerCurve, max_watts: float) -> float:
     """Return the watts at the wall of a busy GPU over those of an idle one."""
     added = curve.watts(GPU_USE_STANDARD, max_watts) - curve.watts(0.0, max_watts)
     return gpus_at_wall(added, 0.0)
-
-
-def _error(view: HardwareView) -> float:
-    cpu = view.cpu
-    assert cpu is not None, "checked before"
-    power = server_power(cpu.spec, cpu.sockets, view.memory_bytes / _GIB or None)
-    if power.basis is ServerBasis.MEASURED:
-        return MEASURED_ERROR
-    # Of CPUs later than the data the generation before stands in.
-    group = ServerModels.load().group(cpu.spec, cpu.sockets)
-    known = not cpu.spec.generic and cpu.spec.generation == cpu.spec.curve_name == group
-    return TDP_ERROR if known else NEW_CPU_ERROR

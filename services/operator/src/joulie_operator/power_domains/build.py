@@ -22,8 +22,9 @@ from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
 from joulie_operator.power_domains.event_metrics import event_families
 from joulie_operator.power_domains.events import PowerEventParts, PowerEvents
-from joulie_operator.power_domains.inputs import DomainSight
+from joulie_operator.power_domains.inputs import DomainSight, ServerReadings
 from joulie_operator.power_domains.metrics import families
+from joulie_operator.power_domains.rest import RestTracker
 from joulie_operator.power_domains.sent import SentLimits
 from joulie_operator.settings import OperatorSettings, PowerDomainsMode
 from joulie_operator.twins import TwinTracker
@@ -40,6 +41,7 @@ class PowerDomainSurroundings:
     watches: OperatorWatches
     twins: TwinTracker
     available: AvailableWatts
+    server_power: ServerReadings
     #: Of the leader; see `joulie_api.election.Elector.term`.
     term: Callable[[int], int | None]
 
@@ -73,7 +75,13 @@ def build_power_domains(
         PowerDomainParts(
             domains=domains,
             nodes=nodes,
-            sight=DomainSight(around.cluster, around.twins, around.watches.hardware.store),
+            sight=DomainSight(
+                around.cluster,
+                around.twins,
+                around.watches.hardware.store,
+                around.server_power,
+                RestTracker(time.time),
+            ),
             budgets=NodeBudgets(
                 budgets,
                 sent,

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Final
 
 from joulie_core.kinds import PowerDomainStatus
-from joulie_core.kinds.power_domain import DrawnPower
+from joulie_core.kinds.power_domain import DrawnPower, RestOfServers
 from joulie_core.timestamps import age_seconds
 
 #: Between two writes of a status whose watts have moved.
@@ -20,6 +20,7 @@ HEARTBEAT_S: Final = 300.0
 #: Move of watts that is worth a write, of the limit.
 _BAND: Final = 0.01
 _NO_POWER: Final = DrawnPower()
+_NO_REST: Final = RestOfServers(watts=0)
 
 
 class StatusChange(Enum):
@@ -71,12 +72,15 @@ def _state(status: PowerDomainStatus) -> tuple[object, ...]:
 
 
 def _counts(status: PowerDomainStatus) -> tuple[int | None, ...]:
-    drawn = status.drawn or _NO_POWER
+    drawn, rest = status.drawn or _NO_POWER, status.rest or _NO_REST
     return (
         status.unconfirmed_nodes,
         drawn.measured_nodes,
         drawn.modelled_nodes,
         drawn.unknown_nodes,
+        rest.measured_nodes,
+        rest.modelled_nodes,
+        rest.unknown_nodes,
         status.limited_nodes,
         status.lowered_nodes,
     )
@@ -93,4 +97,5 @@ def _numbers(status: PowerDomainStatus) -> tuple[float | None, ...]:
         status.shortfall_watts,
         drawn.measured_watts,
         drawn.modelled_watts,
+        None if status.rest is None else status.rest.watts,
     )

@@ -31,6 +31,7 @@ from joulie_operator.power_domains.enforcement import TreeEnforcer
 from joulie_operator.power_domains.events import PowerEvents
 from joulie_operator.power_domains.inputs import DomainNode, DomainSight, unknown_node
 from joulie_operator.power_domains.metrics import DomainState
+from joulie_operator.power_domains.rest import published_rests
 from joulie_operator.power_domains.status import dated, domain_status, unreadable_status
 
 _log = structlog.get_logger()
@@ -135,6 +136,7 @@ class PowerDomainController:
             labels={NodeName(name): node.labels for name, node in nodes.items()},
             unread_nodes=unread_nodes - nodes.keys(),
             budgets=self._parts.budgets.seen(nodes),
+            rests=published_rests(domains, self._parts.wall()),
             events=events.inputs(domains, facts, self._parts.wall()),
         )
         decided_s = self._parts.clock()
@@ -171,20 +173,28 @@ class PowerDomainController:
                     facts[node.name] = node, self._parts.sight.node(node)
             await asyncio.sleep(0)
         self._facts = facts
+        self._parts.sight.retain(facts)
         return {name: found for name, (_, found) in facts.items()}
 
     def _statuses(
         self, domains: Mapping[str, Versioned[PowerDomain]], inputs: DomainInputs, decision: DomainDecision
     ) -> dict[str, PowerDomainStatus]:
         """Return the status of each domain, undated; in a thread, on values that do not change."""
-        drawn = {name: node.drawn for name, node in inputs.nodes.items()}
+        drawn = {
+            servers: {name: node.drawn_by(servers=servers) for name, node in inputs.nodes.items()}
+            for servers in {each.counts_servers for each in decision.outcomes.values()}
+        }
         found: dict[str, PowerDomainStatus] = {}
         for name in domains:
             outcome = decision.outcomes.get(name)
             if outcome is not None:
                 with self._parts.failures.contained("status of power domain", domain=name):
                     found[name] = domain_status(
-                        name, inputs.specs[name], outcome, drawn, enforces=inputs.budgets is not None
+                        name,
+                        inputs.specs[name],
+                        outcome,
+                        drawn[outcome.counts_servers],
+                        enforces=inputs.budgets is not None,
                     )
         return found
 

@@ -16,15 +16,18 @@ from joulie_core.budget import (
     BudgetTree,
     DomainChain,
     DomainProblem,
+    DomainRest,
     EventedTree,
     EventInputs,
     EventLimit,
     Forest,
     ObservedDomain,
+    PublishedRest,
     observe,
     observe_events,
     plant,
     unknown_chain,
+    with_rest,
 )
 from joulie_core.kinds import PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainMode
@@ -55,6 +58,14 @@ class DomainOutcome:
     enforced: EnforcedDomain | None = None
     #: Domains of its tree that say Observe.
     observing: tuple[str, ...] = ()
+    #: Of its servers; None: it does not count them.
+    rest: DomainRest | None = None
+
+    @property
+    def counts_servers(self) -> bool:
+        """Whether its limit is one of whole servers."""
+        return self.rest is not None
+
     #: The event whose limit is in force; where the tree is not enforced, whose limit would be.
     event: EventLimit | None = None
 
@@ -73,6 +84,8 @@ class DomainInputs:
     unread_nodes: frozenset[str] = frozenset()
     #: None: the setting is not Enforce.
     budgets: SeenBudgets | None = None
+    #: Rest of the servers of domains, as the statuses have it that still count.
+    rests: Mapping[str, PublishedRest] = field(default_factory=dict)
     #: Events that lower limits of domains.
     events: EventInputs = field(default_factory=EventInputs)
 
@@ -149,13 +162,14 @@ def observing(tree: BudgetTree, specs: Mapping[str, PowerDomainSpec]) -> tuple[s
 
 def _decide_tree(tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer, *, enforces: bool) -> _TreeDecision:
     facts = {name: inputs.nodes[name].budget for name in tree.leaf_of}
+    tree, rests = with_rest(tree, {name: inputs.nodes[name].rest for name in tree.leaf_of}, inputs.rests)
     if not enforces or inputs.budgets is None:
         seen = observe(tree, facts)
         evented = observe_events(tree, facts, inputs.events)
         floors, others = _by_domain(seen.problems), observing(tree, inputs.specs)
         return _TreeDecision(
             {
-                name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others)
+                name: DomainOutcome(each, floors=tuple(floors.get(name, ())), observing=others, rest=rests.get(name))
                 for name, each in seen.domains.items()
             },
             evented,
@@ -164,7 +178,9 @@ def _decide_tree(tree: BudgetTree, inputs: DomainInputs, enforcer: TreeEnforcer,
     floors = _by_domain(found.decision.problems)
     return _TreeDecision(
         {
-            name: DomainOutcome(each, floors=tuple(floors.get(name, ())), enforced=found.domains[name])
+            name: DomainOutcome(
+                each, floors=tuple(floors.get(name, ())), enforced=found.domains[name], rest=rests.get(name)
+            )
             for name, each in found.observed.items()
         },
         found.evented,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from joulie_core.budget import BudgetDomain
 from joulie_core.kinds import PowerDomainSpec
-from joulie_core.kinds.power_domain import DomainLostControl
+from joulie_core.kinds.power_domain import BudgetBasis, DomainLostControl
 from joulie_core.names import NodeName
 from joulie_core.units import MW_PER_WATT
 
@@ -56,4 +56,5 @@ def _domain(name: str, spec: PowerDomainSpec, index: Mapping[_Pair, frozenset[No
         floor_pct=floor.percent_of_max or 0.0 if floor is not None else 0.0,
         releases=spec.on_lost_control is DomainLostControl.RELEASE,
         nodes=tuple(sorted(nodes)),
+        counts_servers=spec.basis is BudgetBasis.SERVER,
     )

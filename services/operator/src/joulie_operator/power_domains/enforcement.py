@@ -102,7 +102,8 @@ class EnforcedDomain:
     unconfirmed: int
     refused: int
     silent: int
-    #: Largest sum that may have been in force since it was first within the present limit; None: it has not been.
+    #: Largest sum that may have been in force since it was first within the present limit, the rest of its servers
+    #: included; None: it has not been.
     largest_mw: int | None
     #: The term of the leader is known.
     has_term: bool = True
@@ -123,7 +124,7 @@ class EnforcedTree:
 
 @dataclass(slots=True)
 class _Largest:
-    usable_mw: int
+    given_mw: int
     sum_mw: int | None = None
 
 
@@ -208,12 +209,12 @@ class TreeEnforcer:
         marks = {name: _marks(each, budgets.now_s) for name, each in nodes.items()}
         for domain in tree.domains:
             counts = Counter(mark for name in observed[domain.name].nodes for mark in marks[name])
-            in_force_mw = observed[domain.name].sums.in_force_mw
+            in_force_mw, given_mw = observed[domain.name].sums.in_force_mw, domain.limit_mw - domain.reserve_mw
             largest = self._largest.get(domain.name)
-            if largest is None or largest.usable_mw != domain.usable_mw:
-                largest = self._largest[domain.name] = _Largest(domain.usable_mw)
+            if largest is None or largest.given_mw != given_mw:
+                largest = self._largest[domain.name] = _Largest(given_mw)
             if in_force_mw is not None and (largest.sum_mw is not None or in_force_mw <= domain.usable_mw):
-                largest.sum_mw = max(largest.sum_mw or 0, in_force_mw)
+                largest.sum_mw = max(largest.sum_mw or 0, in_force_mw + domain.rest_mw)
             found[domain.name] = EnforcedDomain(
                 unconfirmed=counts["unconfirmed"],
                 refused=counts["refused"],

@@ -57,8 +57,10 @@ class EventDomain:
 
     @property
     def has_unknown_nodes(self) -> bool:
-        """Whether the highest power of a node is not known."""
-        return self.outcome is None or self.outcome.observed is None or bool(self.outcome.observed.unknown)
+        """Whether the highest power of a node, or what counts of its server, is not known."""
+        if self.outcome is None or self.outcome.observed is None:
+            return True
+        return bool(self.outcome.observed.unknown or (self.outcome.rest is not None and self.outcome.rest.unknown))
 
     def affected(self) -> AffectedNodes:
         """Return the nodes whose share is below what they want."""

@@ -17,7 +17,7 @@ from joulie_core.budget import EventInputs
 from joulie_core.budget.drawn_history import DrawnHistory, StoredDrawn
 from joulie_core.budget.events import next_change_s
 from joulie_core.kinds import PowerDomain, PowerEvent, PowerEventStatus
-from joulie_core.kinds.power_domain import DrawnHistoryStatus
+from joulie_core.kinds.power_domain import BudgetBasis, DrawnHistoryStatus
 from joulie_core.kinds.power_event import DrawnQuality
 from joulie_core.names import NodeName
 from joulie_core.timestamps import epoch_seconds, rfc3339
@@ -55,8 +55,8 @@ class PowerEvents:
         self._tracker = EventTracker()
         self._writer = EventWriter(parts.writer, parts.failures)
         self._followed: list[FollowedEvent] = []
-        #: By the name of the domain.
-        self._histories: dict[str, DrawnHistory] = {}
+        #: By the name of the domain, with the basis of what was drawn.
+        self._histories: dict[str, tuple[BudgetBasis, DrawnHistory]] = {}
         parts.events.subscribe(self._on_event)
 
     @property
@@ -77,7 +77,8 @@ class PowerEvents:
         self._load_histories(domains, now_s)
         specs = {name: each.model.spec for name, each in domains.items()}
         objects = dict(self._parts.events.store)
-        self._followed = self._tracker.follow(objects, specs, self._histories, now_s)
+        histories = {name: history for name, (_, history) in self._histories.items()}
+        self._followed = self._tracker.follow(objects, specs, histories, now_s)
         performance = frozenset(name for name, each in nodes.items() if each.performance)
         return EventInputs(tuple(each.limit for each in self._followed), performance, now_s)
 
@@ -119,26 +120,28 @@ class PowerEvents:
 
     def history(self, domain: str, now_s: float) -> DrawnHistoryStatus | None:
         """Return what is stored of a domain; None where nothing is known."""
-        history = self._histories.get(domain)
-        if history is None:
+        known = self._histories.get(domain)
+        if known is None:
             return None
-        stored = history.stored(now_s)
+        basis, stored = known[0], known[1].stored(now_s)
         return DrawnHistoryStatus(
             until=rfc3339(stored.until_s, "seconds"),
+            basis=basis,
             minutes=stored.minutes,
             quarter_hours=stored.quarters,
             event_days=stored.event_days,
         )
 
     def _load_histories(self, domains: Domains, now_s: float) -> None:
-        self._histories = {name: each for name, each in self._histories.items() if name in domains}
-        for name in domains.keys() - self._histories.keys():
-            self._histories[name] = _loaded(domains[name].model.status.history, now_s)
+        bases = {name: each.model.spec.basis for name, each in domains.items()}
+        self._histories = {name: each for name, each in self._histories.items() if bases.get(name) is each[0]}
+        for name in bases.keys() - self._histories.keys():
+            self._histories[name] = bases[name], _loaded(domains[name].model.status.history, bases[name], now_s)
 
     def _remember(self, inputs: DomainInputs, decision: DomainDecision, readings: Mapping[str, EventReading]) -> None:
         bound = {name for name, each in decision.outcomes.items() if each.event is not None and each.enforced}
         in_event = domains_in_event({name: spec.parent for name, spec in inputs.specs.items()}, bound)
-        for name, history in self._histories.items():
+        for name, (_, history) in self._histories.items():
             drawn = readings.get(name, _UNKNOWN).drawn
             history.add(inputs.events.now_s, drawn, in_event=name in in_event)
 
@@ -147,9 +150,9 @@ class PowerEvents:
             self.wake()
 
 
-def _loaded(stored: DrawnHistoryStatus | None, now_s: float) -> DrawnHistory:
+def _loaded(stored: DrawnHistoryStatus | None, basis: BudgetBasis, now_s: float) -> DrawnHistory:
     until_s = None if stored is None else epoch_seconds(stored.until)
-    if stored is None or until_s is None:
+    if stored is None or until_s is None or stored.basis is not basis:
         return DrawnHistory()
     return DrawnHistory.load(StoredDrawn(until_s, stored.minutes, stored.quarter_hours, stored.event_days), now_s)
 
@@ -170,7 +173,7 @@ def _reading(outcome: DomainOutcome, nodes: Mapping[NodeName, DomainNode]) -> Ev
     """Return what the nodes of a domain draw; not known where that of one is not, or there is none."""
     if outcome.observed is None or not outcome.observed.nodes or outcome.unread:
         return _UNKNOWN
-    drawn = [nodes[name].drawn for name in outcome.observed.nodes]
+    drawn = [nodes[name].drawn_by(servers=outcome.counts_servers) for name in outcome.observed.nodes]
     known = [each.watts for each in drawn if each.watts is not None]
     if len(known) < len(drawn):
         return _UNKNOWN

@@ -6,28 +6,36 @@ cannot be lowered.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from joulie_api.wire import Versioned
-from joulie_core.budget import BudgetNode
+from joulie_core.budget import UNKNOWN_REST, BudgetNode, ServerRest
 from joulie_core.budget.objects import node_identity
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeHardware
 from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
 from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
-from joulie_core.kinds.node_twin import MeasurementQuality, NodeTwinStatus
+from joulie_core.kinds.node_twin import MeasurementQuality, NodeTwinStatus, PowerMeasurement, ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.twin import budget_of
 from joulie_core.units import MW_PER_WATT
 from joulie_operator.cluster import Cluster, Eligibility, ManagedHardware, PodLoad
 from joulie_operator.power import PowerInputs, model
+from joulie_operator.power_domains.rest import RestTracker
 
 #: Facts that count: read from the hardware, or stated by who runs the cluster.
 _CERTAIN: Final = {Origin.SEEN, Origin.LABELLED}
+
+
+class ServerReadings(Protocol):
+    """Source of readings of BMCs."""
+
+    def __call__(self, name: NodeName) -> ServerMeasurement | None:
+        """Return the reading of a node's BMC that still counts; None without one."""
 
 
 class LatestTwins(Protocol):
@@ -50,9 +58,17 @@ class DomainNode:
     """A node as the decision takes it, and what it draws."""
 
     budget: BudgetNode
+    #: By its CPU packages and GPUs, and by the whole server.
     drawn: DrawnReading = DrawnReading(None)
+    server_drawn: DrawnReading = DrawnReading(None)
+    #: What the server draws beyond them at most.
+    rest: ServerRest = UNKNOWN_REST
     #: It runs performance pods.
     performance: bool = False
+
+    def drawn_by(self, *, servers: bool) -> DrawnReading:
+        """Return what it draws: the whole server, or its CPU packages and GPUs."""
+        return self.server_drawn if servers else self.drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,12 @@ class DomainSight:
     cluster: Cluster
     twins: LatestTwins
     hardware: Mapping[str, Versioned[NodeHardware]]
+    server_power: ServerReadings
+    rests: RestTracker
+
+    def retain(self, names: Iterable[NodeName]) -> None:
+        """Forget what was measured of all other nodes."""
+        self.rests.retain(names)
 
     def node(self, node: Node) -> DomainNode:
         """Return one node of the cluster."""
@@ -70,7 +92,10 @@ class DomainSight:
             return unknown_node(node)
         reported = self.hardware.get(node.name)
         status = reported.model.status if reported is not None else None
-        drawn = _drawn(self.twins.latest(node.name))
+        twin = self.twins.latest(node.name)
+        power = twin.power_measurement if twin is not None else None
+        drawn, server = _drawn(power), self.server_power(node.name)
+        rest = self.rests.rest(node.name, found.view, power, server)
         lowest = None
         if self.cluster.eligibility(node.name) is not Eligibility.UNMANAGED:
             lowest = _lowest_watts(found, status)
@@ -83,6 +108,8 @@ class DomainSight:
                 demand_mw=_milliwatts(_demand_watts(found, self.cluster.load(node.name), drawn)),
             ),
             drawn,
+            server_drawn=_server_drawn(drawn, server, rest),
+            rest=rest,
             performance=self.cluster.load(node.name).performance_pods > 0,
         )
 
@@ -126,11 +153,20 @@ def _lowest_watts(hardware: ManagedHardware, status: NodeHardwareStatus | None) 
     return cpu_watts + (view.gpu.min_watts * view.gpu.count if can.gpu_control else view.gpu_max_watts)
 
 
-def _drawn(twin: NodeTwinStatus | None) -> DrawnReading:
-    power = twin.power_measurement if twin is not None else None
+def _drawn(power: PowerMeasurement | None) -> DrawnReading:
     if power is None or power.quality is MeasurementQuality.UNKNOWN:
         return DrawnReading(None)
     return DrawnReading(power.measured_node_power_w, measured=power.quality is MeasurementQuality.MEASURED)
+
+
+def _server_drawn(drawn: DrawnReading, server: ServerMeasurement | None, rest: ServerRest) -> DrawnReading:
+    """Return what the whole server draws: the BMC's reading, else that of the devices with the middle of the rest."""
+    if server is not None:
+        return DrawnReading(server.measured_server_power_w, measured=True)
+    if drawn.watts is None or rest.mw is None:
+        return DrawnReading(None)
+    rest_mw = rest.mw if rest.measured else (rest.mw + rest.least_mw) / 2.0
+    return DrawnReading(drawn.watts + rest_mw / MW_PER_WATT)
 
 
 def _demand_watts(hardware: ManagedHardware, load: PodLoad, drawn: DrawnReading) -> float | None:

@@ -57,6 +57,11 @@ _WATTS: Final[tuple[tuple[str, str, _Figure], ...]] = (
         lambda status: status.headroom_watts,
     ),
     (
+        "rest",
+        "Power that servers of a PowerDomain of basis Server may draw beyond CPU packages and GPUs, in watts.",
+        lambda status: None if status.rest is None else status.rest.watts,
+    ),
+    (
         "shortfall",
         "Power by which the lowest limits of the hardware exceed what nodes may get, in watts.",
         lambda status: status.shortfall_watts,

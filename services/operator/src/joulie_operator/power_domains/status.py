@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from joulie_core.budget import DomainProblem, LoweredShare, ObservedDomain
+from joulie_core.budget import DomainProblem, DomainRest, LoweredShare, ObservedDomain
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
 from joulie_core.kinds.base import set_condition
-from joulie_core.kinds.power_domain import MOST_LOWERED, DomainMode, DrawnPower, LoweredNode
+from joulie_core.kinds.power_domain import MOST_LOWERED, DomainMode, DrawnPower, LoweredNode, RestOfServers
 from joulie_core.names import NodeName
 from joulie_core.text import first_of, printable
 from joulie_core.timestamps import rfc3339
@@ -42,7 +43,7 @@ def domain_status(
         drawn: by the nodes.
         enforces: the setting is Enforce.
     """
-    observed, enforced = outcome.observed, outcome.enforced
+    observed, enforced = _with_servers(outcome), outcome.enforced
     spec = _with_event(spec, outcome)
     mode = DomainMode.OBSERVE if enforced is None else DomainMode.ENFORCE
     condition = _enforced(spec, outcome, enforces=enforces)
@@ -60,6 +61,7 @@ def domain_status(
         refused_nodes=None if enforced is None else enforced.refused,
         silent_nodes=None if enforced is None else enforced.silent,
         drawn=_drawn(observed, drawn),
+        rest=None if outcome.rest is None else _rest(outcome.rest),
         guaranteed_watts=math.floor(sums.guaranteed_mw / MW_PER_WATT),
         headroom_watts=None if sums.headroom_mw is None else max(0, math.floor(sums.headroom_mw / MW_PER_WATT)),
         shortfall_watts=_up(sums.shortfall_mw),
@@ -68,6 +70,31 @@ def domain_status(
         lowered=tuple(_lowered(each) for each in observed.lowered[:MOST_LOWERED]),
         binding_event=None if enforced is None or outcome.event is None else outcome.event.event,
         conditions=(*_used(spec, outcome, observed), condition),
+    )
+
+
+def _with_servers(outcome: DomainOutcome) -> ObservedDomain | None:
+    """Return what was observed, with the rest of the servers in all sums that are compared with the limit."""
+    found, rest = outcome.observed, outcome.rest
+    if found is None or rest is None:
+        return found
+    sums = replace(
+        found.sums,
+        allocated_mw=found.sums.allocated_mw + rest.mw,
+        guaranteed_mw=found.sums.guaranteed_mw + rest.mw,
+        in_force_mw=None if found.sums.in_force_mw is None else found.sums.in_force_mw + rest.mw,
+    )
+    return replace(found, sums=sums, known_mw=found.known_mw + rest.mw)
+
+
+def _rest(rest: DomainRest) -> RestOfServers:
+    return RestOfServers(
+        watts=math.ceil(rest.mw / MW_PER_WATT),
+        measured_nodes=rest.measured_nodes,
+        modelled_nodes=rest.modelled_nodes,
+        modelled_watts=math.ceil(rest.modelled_mw / MW_PER_WATT),
+        modelled_least_watts=math.floor(rest.modelled_least_mw / MW_PER_WATT),
+        unknown_nodes=len(rest.unknown),
     )
 
 
@@ -185,16 +212,24 @@ def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomai
         least = "" if in_force is not None else "at least "
         message = f"the nodes may draw {least}{_watts(observed.known_mw)} together, above {usable}; nothing is lowered"
         return _condition("Held", ConditionStatus.FALSE, "AboveLimit", message)
-    if outcome.unread:
-        message = f"objects that cannot be read may belong to it: {_names(outcome.unread)}"
-        return _condition("Held", ConditionStatus.UNKNOWN, "ObjectUnreadable", message)
-    if in_force is None:
-        message = f"the highest power is not known of {_names(observed.unknown)}; "
-        message += "they are not managed, or their hardware is neither read nor stated by labels"
-        return _condition("Held", ConditionStatus.UNKNOWN, "PowerUnknown", message)
+    if outcome.unread or in_force is None:
+        return _held_unknown(outcome, observed)
     return _condition(
         "Held", ConditionStatus.TRUE, "WithinLimit", f"the nodes may draw {_watts(in_force)} together, within {usable}"
     )
+
+
+def _held_unknown(outcome: DomainOutcome, observed: ObservedDomain) -> Condition:
+    if outcome.unread:
+        message = f"objects that cannot be read may belong to it: {_names(outcome.unread)}"
+        return _condition("Held", ConditionStatus.UNKNOWN, "ObjectUnreadable", message)
+    if not observed.unknown and outcome.rest is not None:
+        message = f"the rest of the server is not known of {_names(outcome.rest.unknown)}; "
+        message += "neither readings of a BMC nor models of its CPUs tell it"
+        return _condition("Held", ConditionStatus.UNKNOWN, "RestUnknown", message)
+    message = f"the highest power is not known of {_names(observed.unknown)}; "
+    message += "they are not managed, or their hardware is neither read nor stated by labels"
+    return _condition("Held", ConditionStatus.UNKNOWN, "PowerUnknown", message)
 
 
 def _enforced(spec: PowerDomainSpec, outcome: DomainOutcome, *, enforces: bool) -> Condition:
