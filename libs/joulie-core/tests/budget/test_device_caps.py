@@ -17,6 +17,7 @@ from joulie_core.budget.device_caps import (
     lowest_mw,
 )
 from joulie_core.control.caps_resolve import GpuDeviceCap, PctCap, WattCap, WattRange
+from joulie_core.held_as import HeldAs
 
 CPU = WattRange(250, 100)
 GPUS = (GpuGroup("", WattRange(400, 100), 4),)
@@ -36,11 +37,20 @@ def test_a_limit_is_shared_equally_within_the_ranges():
 
 def test_free_gpus_get_what_packages_and_other_gpus_leave():
     devices = LimitedDevices(
-        1, CPU, (GpuGroup("a", WattRange(400, 100), free=True), GpuGroup("b", WattRange(400, 100)))
+        1, CPU, (GpuGroup("a", WattRange(400, 100), held_as=HeldAs.FREE), GpuGroup("b", WattRange(400, 100)))
     )
     assert caps_of_limit(750_000, devices) == DeviceCaps(250_000, {"a": 100_000, "b": 400_000})
     assert caps_of_limit(900_000, devices) == DeviceCaps(250_000, {"a": 250_000, "b": 400_000})
-    assert devices.free_gpus == {"a"}
+    assert devices.places == {"a": 2, "b": 0}
+
+
+def test_gpus_of_standard_pods_get_what_packages_and_gpus_of_performance_pods_leave():
+    ranges = WattRange(400, 100)
+    held = {"a": HeldAs.STANDARD, "b": HeldAs.PERFORMANCE, "c": HeldAs.FREE}
+    devices = LimitedDevices(1, CPU, tuple(GpuGroup(uuid, ranges, held_as=each) for uuid, each in held.items()))
+    assert caps_of_limit(850_000, devices).gpus_mw == {"a": 100_000, "b": 400_000, "c": 100_000}
+    assert caps_of_limit(1_000_000, devices).gpus_mw == {"a": 250_000, "b": 400_000, "c": 100_000}
+    assert devices.places == {"a": 1, "b": 0, "c": 2}
 
 
 def test_power_that_moves_is_in_force_nowhere():

@@ -38,10 +38,12 @@ def gpus(*holders):
     ("holders", "limits"),
     [
         (["performance", "standard", "free", "unknown"], [600, 100, 100, 600]),
+        (["standard", "free", "free", "free"], [700, 233, 233, 233]),
+        (["performance", "standard", "free", "free"], [700, 500, 100, 100]),
         (["outside", "standard", "standard", "standard"], [700, 233, 233, 233]),
         (["performance", "standard", "standard", "standard"], [700, 233, 233, 233]),
         (["unknown"] * 4, [350, 350, 350, 350]),
-        (["standard", "free", "free", "standard"], [350, 350, 350, 350]),
+        (["standard", "free", "free", "standard"], [600, 100, 100, 600]),
     ],
 )
 def test_devices_of_performance_pods_are_served_first(holders, limits):

@@ -36,7 +36,6 @@ from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.control.telemetry_route import Route
 from joulie_core.fnv import fnv1a_32
-from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import HeldDevice
 from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
@@ -299,7 +298,7 @@ class NodeWorker:
             published=hardware.model.status if hardware else None,
             now=now,
             limit=self._budget.follow(now),
-            free_gpus=frozenset(each.uuid for each in self._held() or () if each.held_as is HeldAs.FREE),
+            held={each.uuid: each.held_as for each in self._held() or ()},
         )
 
     def _held(self) -> Sequence[HeldDevice] | None:

@@ -22,6 +22,7 @@ from joulie_core.budget.node_limit import FollowedLimit, follow
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.held_as import HeldAs
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget
@@ -237,12 +238,27 @@ async def test_watts_of_an_outcome_that_is_in_force_in_part_do_not_count(control
     assert (tick.limit.state, tick.limit.in_force_mw, tick.limit.message) == ("NotHeld", None, "CPU: error 1 of 2")
 
 
+def free_gpu(uuid):
+    return {each: HeldAs.FREE if each == uuid else HeldAs.PERFORMANCE for each in "ab"}
+
+
+async def test_gpus_of_standard_pods_are_served_after_those_of_performance_pods(bench):
+    held = {"a": HeldAs.PERFORMANCE, "b": HeldAs.STANDARD}
+    for _ in range(2):
+        tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), held=held))
+    assert (tick.again, bench.limits()) == (False, ([150, 150], [500, 200]))
+    # What may be a performance pod's is served as one: nothing moves.
+    held = {"a": HeldAs.UNKNOWN, "b": HeldAs.STANDARD}
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), held=held))
+    assert (tick.again, bench.limits()) == (False, ([150, 150], [500, 200]))
+
+
 async def test_free_gpus_get_what_the_others_leave(bench):
     await bench.control.tick(replace(ALONE, limit=limit(1_000)))
     assert bench.limits() == ([150, 150], [350, 350])
-    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("b")))
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("b")))
     assert tick.again
-    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("b")))
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("b")))
     assert (tick.again, bench.limits()) == (False, ([150, 150], [500, 200]))
     assert tick.limit.in_force_mw == 1_000_000
 
@@ -250,27 +266,27 @@ async def test_free_gpus_get_what_the_others_leave(bench):
 async def test_power_moves_from_one_gpu_to_another_in_two_ticks(bench):
     """The driver sets one after the other: at no moment may the limits add up to more than that of the node."""
     for free in ("b", "b", "a"):
-        tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset(free)))
+        tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), held=free_gpu(free)))
     # A pod has come to one and another has left the other.
     assert (tick.again, bench.limits()) == (True, ([150, 150], [200, 200]))
     assert tick.limit.in_force_mw == 700_000
-    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("a")))
+    tick = await bench.control.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("a")))
     assert (tick.again, bench.limits()) == (False, ([150, 150], [200, 500]))
 
 
 async def test_a_lower_limit_holds_at_once_while_power_moves(bench):
     for watts, free in ((1_000, "b"), (1_000, "b"), (800, "a")):
-        tick = await bench.control.tick(replace(ALONE, limit=limit(watts), free_gpus=frozenset(free)))
+        tick = await bench.control.tick(replace(ALONE, limit=limit(watts), held=free_gpu(free)))
     assert tick.limit.in_force_mw <= 800_000
-    tick = await bench.control.tick(replace(ALONE, limit=limit(800), free_gpus=frozenset("a")))
+    tick = await bench.control.tick(replace(ALONE, limit=limit(800), held=free_gpu("a")))
     assert tick.limit.in_force_mw == 800_000
 
 
 async def test_another_agent_moves_power_in_two_ticks_too(bench):
     for _ in range(2):
-        await bench.control.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("b")))
+        await bench.control.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("b")))
     again = bench.another_control()
-    tick = await again.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("a")))
+    tick = await again.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("a")))
     assert (tick.again, bench.limits()) == (True, ([150, 150], [200, 200]))
-    tick = await again.tick(replace(ALONE, limit=limit(1_000), free_gpus=frozenset("a")))
+    tick = await again.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("a")))
     assert (tick.again, bench.limits()) == (False, ([150, 150], [200, 500]))

@@ -1,8 +1,8 @@
 """Caps of the devices of a node by its power budget, and the caps that apply beside those of its profile.
 
 Guarantees that the caps add up to no more than the limit, unless the lowest limits of the devices do; that all CPU
-packages have one cap; and that of two caps of a device the lower one applies. GPUs that are known to be free are served
-after the packages and the other GPUs; the class of holders makes no difference here.
+packages have one cap; and that of two caps of a device the lower one applies. The packages are served with the GPUs of
+performance pods, before those of standard pods and those that are known to be free.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 
 from joulie_core.budget.binding import LimitSource, binding_limit
 from joulie_core.budget.objects import milliwatts, watts_of
-from joulie_core.budget.split import BudgetDevice, split_budget
+from joulie_core.budget.split import BudgetDevice, place_of, split_budget
 from joulie_core.control.caps_resolve import GpuDeviceCap, PctCap, WattCap, WattRange
 from joulie_core.held_as import HeldAs
 
@@ -26,8 +26,7 @@ class GpuGroup:
     uuid: str
     limits: WattRange
     count: int = 1
-    #: Known to be held by no pod.
-    free: bool = False
+    held_as: HeldAs = HeldAs.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,14 @@ class LimitedDevices:
         return sum(group.count for group in self.gpus)
 
     @property
-    def free_gpus(self) -> frozenset[str]:
-        """UUIDs of the GPUs that are known to be free."""
-        return frozenset(group.uuid for group in self.gpus if group.free)
+    def places(self) -> Mapping[str, int]:
+        """Place of each group of GPUs in the order in which devices are served."""
+        return {group.uuid: place_of(group.held_as) for group in self.gpus}
+
+    def reorders(self, before: "LimitedDevices") -> bool:
+        """Return whether a group of GPUs that was there before is served at another place now."""
+        places = before.places
+        return any(places.get(uuid, place) != place for uuid, place in self.places.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,9 @@ def caps_of_limit(limit_mw: int, devices: LimitedDevices) -> DeviceCaps | None:
         return None
     cpu, gpus = spans
     parts = [BudgetDevice(f"{_PACKAGE} {index}", *cpu) for index in range(devices.packages)]
-    free = {group.uuid for group in devices.gpus if group.free}
+    held_as = {group.uuid: group.held_as for group in devices.gpus}
     parts += [
-        BudgetDevice(f"{_GPU} {uuid} {index}", *span, HeldAs.FREE if uuid in free else HeldAs.UNKNOWN)
+        BudgetDevice(f"{_GPU} {uuid} {index}", *span, held_as[uuid])
         for uuid, count, span in gpus
         for index in range(count)
     ]

@@ -10,8 +10,8 @@ from typing import Final
 
 from joulie_core.held_as import HeldAs
 
-#: Devices that are served last: all of their holders are known, and none needs the power.
-_SERVED_LAST: Final = frozenset({HeldAs.STANDARD, HeldAs.FREE})
+#: Place in the order in which devices are served, of those that do not come first.
+_LATER: Final = {HeldAs.STANDARD: 1, HeldAs.FREE: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,24 @@ class DeviceSplit:
 
 
 def split_budget(budget_mw: int, devices: Sequence[BudgetDevice]) -> DeviceSplit:
-    """Return the limits of devices: the lowest of each, then more for those of performance pods, then for the others.
+    """Return the limits of devices: the lowest of each, then more, by their holders.
 
-    Those served together get equal limits, as far as their ranges allow. Devices of which it is not known that standard
-    pods alone hold them, or none, are served with those of performance pods; if nothing is known, all are alike.
+    Devices of performance pods are served first, then those of standard pods, then those that no pod holds. Those
+    served together get equal limits, as far as their ranges allow. Devices of which it is not known that standard pods
+    alone hold them, or none, are served with those of performance pods; if nothing is known, all are alike.
     """
     limits = {each.name: each.min_mw for each in devices}
     left = budget_mw - sum(limits.values())
     if left <= 0:
         return DeviceSplit(limits, -left)
-    for served in (
-        [each for each in devices if each.held_as not in _SERVED_LAST],
-        [each for each in devices if each.held_as in _SERVED_LAST],
-    ):
-        left = _fill(limits, served, left)
+    for place in range(len(_LATER) + 1):
+        left = _fill(limits, [each for each in devices if place_of(each.held_as) == place], left)
     return DeviceSplit(limits)
+
+
+def place_of(held_as: HeldAs) -> int:
+    """Return the place of a device in the order in which devices are served, from 0."""
+    return _LATER.get(held_as, 0)
 
 
 def _fill(limits: dict[str, int], devices: Iterable[BudgetDevice], left: int) -> int:

@@ -5,7 +5,6 @@ device draws what it likes. Source: docs/decisions/0053-budgets-on-a-node.md.
 """
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -28,6 +27,7 @@ from joulie_core.budget.device_caps import (
 from joulie_core.budget.in_force import NO_DEVICES, HeldPower, NodeLimitReport, judge_limit
 from joulie_core.budget.node_limit import FollowedLimit
 from joulie_core.budget.objects import milliwatts, watts_of
+from joulie_core.held_as import HeldAs
 from joulie_core.kinds.node_hardware import FactOrigins, GpuHardware, Origin
 from joulie_core.kinds.telemetry_profile import ControlReport
 
@@ -35,6 +35,8 @@ from joulie_core.kinds.telemetry_profile import ControlReport
 _MOST_NAMED: Final = 4
 _CERTAIN: Final = frozenset({Origin.SEEN, Origin.LABELLED})
 _NO_DEVICES: Final = LimitedDevices(0, NO_RANGE)
+#: Of a node whose holders are not followed.
+NOT_FOLLOWED: Final[Mapping[str, HeldAs]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class NodeBudget:
         if split is not None and before.split is None:
             # What an earlier agent has set may be another split.
             caps = lower_caps(split, gpus_mw)
-        elif split is not None and before.split is not None and before.devices.free_gpus != devices.free_gpus:
+        elif split is not None and before.split is not None and devices.reorders(before.devices):
             caps = lower_caps(split, before.split.gpus_mw)
         return cls(limit, devices, caps, split)
 
@@ -138,7 +140,10 @@ class NodeBudget:
 
 
 def devices_of(
-    hardware: DiscoveredHardware, facts: HardwareFacts, backends: NodeBackends, free: AbstractSet[str] = frozenset()
+    hardware: DiscoveredHardware,
+    facts: HardwareFacts,
+    backends: NodeBackends,
+    held: Mapping[str, HeldAs] = NOT_FOLLOWED,
 ) -> LimitedDevices:
     """Return the devices that share the limit of a node.
 
@@ -146,11 +151,12 @@ def devices_of(
         hardware: of the node, with what labels and the inventory tell.
         facts: what its sources have told.
         backends: of the node.
-        free: UUIDs of GPUs that are known to be held by no pod.
+        held: as what GPUs are held, by UUID; others are not known.
     """
     status = hardware.status
     groups = tuple(
-        GpuGroup(device.uuid, device.limits, free=device.uuid in free) for device in backends.gpu.gpu_devices()
+        GpuGroup(device.uuid, device.limits, held_as=held.get(device.uuid, HeldAs.UNKNOWN))
+        for device in backends.gpu.gpu_devices()
     )
     if not groups and hardware.gpu_present and status.gpu is not None:
         groups = (GpuGroup("", hardware.gpu_limits, status.gpu.count),)

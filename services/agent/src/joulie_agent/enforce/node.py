@@ -31,6 +31,7 @@ from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import Floor
 from joulie_core.control.telemetry_route import Route
 from joulie_core.control_result import ControlResult
+from joulie_core.held_as import HeldAs
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
@@ -56,8 +57,8 @@ class Inputs:
     now: float
     #: The limit of the node's power budget; None without one.
     limit: FollowedLimit | None = None
-    #: UUIDs of GPUs that are known to be held by no pod.
-    free_gpus: frozenset[str] = frozenset()
+    #: As what GPUs are held, by UUID; others are not known.
+    held: Mapping[str, HeldAs] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class NodeControl:
         backends = self._build(inputs)
         cpu_reading, gpu_reading = await self._known.read(backends)
         self._hardware = self._known.discover(inputs.node, inputs.published, backends)
-        devices = devices_of(self._hardware, self._known.facts, backends, inputs.free_gpus)
+        devices = devices_of(self._hardware, self._known.facts, backends, inputs.held)
         in_force = limits_in_force(gpu_reading)
         self._budget = budget = NodeBudget.of(inputs.limit, devices, self._budget, in_force, now_s=inputs.now)
         cap, source = self._cpu_cap(inputs, budget)
