@@ -1,4 +1,4 @@
-"""Writes the Python modules and their types of the services' `.proto` files."""
+"""Writes the Python modules and their types of the `.proto` files."""
 
 import sys
 import tempfile
@@ -10,7 +10,7 @@ from grpc_tools import protoc
 from tools.generated import ROOT, finish
 
 #: Paths in the generated descriptors are relative to these.
-_SOURCES: Final = tuple(ROOT / "services" / service / "src" for service in ("agent", "containers"))
+_SOURCES: Final = (*(ROOT / "services" / service / "src" for service in ("agent", "containers")), ROOT / "tests")
 _INCLUDES: Final = Path(grpc_tools.__path__[0]) / "_proto"
 
 

@@ -34,10 +34,19 @@ class AgentProcesses:
         kubeconfig: of the agent.
         kubelet: socket of the kubelet's pod-resources API.
         runtime: socket of the container runtime.
+        shortened: whether limits stay off for a shorter time than those of a release do.
     """
 
     def __init__(
-        self, directory: Path, gpus: StubGpus, *, node: str, kubeconfig: Path, kubelet: Path, runtime: Path
+        self,
+        directory: Path,
+        gpus: StubGpus,
+        *,
+        node: str,
+        kubeconfig: Path,
+        kubelet: Path,
+        runtime: Path,
+        shortened: bool = True,
     ) -> None:
         self._directory = directory
         self._ports: dict[str, int] = {}
@@ -70,7 +79,7 @@ class AgentProcesses:
         self._add(ACTUATOR, [*module, "joulie_actuator", ACTUATOR], files)
         self._add(HOLDERS, [*module, "joulie_agent", HOLDERS], listed)
         self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
-        self._add(AGENT, [sys.executable, "-c", _AGENT], settings)
+        self._add(AGENT, [sys.executable, "-c", _AGENT] if shortened else [*module, "joulie_agent"], settings)
 
     def _add(self, name: str, argv: Sequence[str], env: dict[str, str]) -> None:
         port = self._ports[name] = free_port()

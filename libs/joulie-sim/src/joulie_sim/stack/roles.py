@@ -19,12 +19,13 @@ _SIMULATOR: Final = Permissions(
     )
 )
 #: End the names of roles of a service beside a resource manager, where nodes may sleep, where savings are estimated,
-#: where power domains are observed, and where they are enforced.
+#: where power domains are observed, where they are enforced, and where GPUs are limited by the class of their holders.
 _RESOURCE_MANAGER: Final = "-resource-manager"
 _SLEEP: Final = "-sleep"
 _SAVINGS: Final = "-savings"
 _POWER_DOMAINS: Final = "-power-domains"
 _POWER_BUDGETS: Final = "-power-budgets"
+_CLASS_LIMITS: Final = "-class-limits"
 #: By the name of the service, which is also that of its user.
 PERMISSIONS: Final[Mapping[str, Permissions]] = {
     **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
@@ -43,6 +44,7 @@ def load_roles() -> list[dict[str, Any]]:
             ("ClusterRole", f"{name}{_SLEEP}", permissions.sleep),
             ("ClusterRole", f"{name}{_POWER_DOMAINS}", permissions.power_domains),
             ("ClusterRole", f"{name}{_POWER_BUDGETS}", permissions.power_budgets),
+            ("ClusterRole", f"{name}{_CLASS_LIMITS}", _of_class_limits(permissions)),
             ("Role", name, permissions.namespace),
             ("Role", f"{name}{_SAVINGS}", permissions.savings),
         )
@@ -66,9 +68,13 @@ def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, An
 def user_of(role: Mapping[str, Any]) -> str:
     """Return the name of the user whose permissions the role has, which is that of its service."""
     name = str(role["metadata"]["name"])
-    for suffix in (_RESOURCE_MANAGER, _SLEEP, _SAVINGS, _POWER_DOMAINS, _POWER_BUDGETS):
+    for suffix in (_RESOURCE_MANAGER, _SLEEP, _SAVINGS, _POWER_DOMAINS, _POWER_BUDGETS, _CLASS_LIMITS):
         name = name.removesuffix(suffix)
     return name
+
+
+def _of_class_limits(permissions: Permissions) -> tuple[Grant, ...]:
+    return (*permissions.holders, *permissions.node_pods, *permissions.class_limits)
 
 
 def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:

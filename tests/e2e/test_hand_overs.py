@@ -1,0 +1,132 @@
+"""Hand-overs of limited GPUs on a real kubelet and containerd: no performance container starts under a limit."""
+
+import os
+import statistics
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import pytest
+import pytest_asyncio
+from services.agent.tests.class_limits.agent_processes import START_HOOK
+from tests.e2e.conftest import FAILED
+from tests.e2e.gpu_node import LAYOUT, PERFORMANCE, SHARED, GpuNode, Started, resource_of
+from tests.e2e.waiting import eventually
+
+from joulie_core.labels import MANAGED
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.fixtures import RealNodeStarter, Starter, create_namespace
+from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
+from joulie_sim.stack.stack import JoulieStack
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
+    cluster = await start_cluster(ClusterConfig())
+    try:
+        await JoulieStack(cluster).install()
+        node = await start_real_node(cluster, RealNodeConfig(labels={MANAGED: "true"}))
+        yield node
+        await node.down()
+    finally:
+        await cluster.down()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(node: RealNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GpuNode]:
+    async with await node.cluster.client() as client:
+        namespace = await create_namespace(client)
+        site = GpuNode.over(node, client, namespace, tmp_path_factory.mktemp("site"))
+        async with site.running():
+            await site.processes.start()
+            try:
+                yield site
+            finally:
+                await site.processes.stop()
+
+
+@pytest.fixture(autouse=True)
+def show_logs(request: pytest.FixtureRequest, site: GpuNode) -> Iterator[None]:
+    """Print the ends of the logs after a test that fails."""
+    yield
+    if request.node.stash.get(FAILED, False):
+        for process in (*site.processes.running.values(), *site.node.processes.values()):
+            print(f"--- {process.name}\n{process.log_tail()}")
+
+
+async def _no_performance_container_starts_limited(site: GpuNode, number: int) -> None:
+    found: list[Started] = []
+    while len(found) < number or len({resource_of(each.gpu) for each in found}) < len(LAYOUT):
+        found += await site.hand_over_all()
+    limited = [each for each in found if each.lock_mhz]
+    waits = site.processes.waits_ms("performance")
+    print(
+        f"{len(found)} hand-overs of limited GPUs {dict(Counter(resource_of(each.gpu) for each in found))}, "
+        f"{len(limited)} containers started under the limit of another pod; "
+        f"a container waited for the start hook {_percentiles(waits)}"
+    )
+    assert limited == []
+    assert not {each.pod for each in found} & await site.warned()
+
+
+@pytest.mark.e2e
+async def test_no_performance_container_starts_under_the_limit_of_another_pod(site: GpuNode) -> None:
+    await _no_performance_container_starts_limited(site, 30)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(14_400)
+async def test_none_of_many_does(site: GpuNode) -> None:
+    await _no_performance_container_starts_limited(site, int(os.environ.get("JOULIE_HAND_OVERS", "300")))
+
+
+def _percentiles(milliseconds: Sequence[float]) -> str:
+    ordered = sorted(milliseconds)
+    p99 = ordered[int(0.99 * len(ordered))]
+    return f"{statistics.median(ordered):.1f} ms (p50), {p99:.1f} ms (p99), {ordered[-1]:.1f} ms (longest)"
+
+
+@pytest.mark.e2e
+async def test_the_start_hook_adds_little_to_the_creation_of_a_container(site: GpuNode) -> None:
+    hook = site.processes.running[START_HOOK]
+    with_hook = await _creations_ms(site)
+    await hook.stop()
+    try:
+        without = await _creations_ms(site)
+    finally:
+        await hook.start()
+    await hook.wait_for_log("plugin registered", 30)
+    print(f"CreateContainer with the start hook {_percentiles(with_hook)}, without {_percentiles(without)}")
+    assert statistics.median(with_hook) - statistics.median(without) < 500
+
+
+async def _creations_ms(site: GpuNode, number: int = 15) -> list[float]:
+    pods = [(await site.start(SHARED, PERFORMANCE)).pod for _ in range(number)]
+    return [site.creation_ms(each) for each in pods]
+
+
+@pytest.mark.e2e
+async def test_a_container_that_starts_limited_since_the_driver_hangs_is_seen_and_its_pod_has_an_event(
+    site: GpuNode,
+) -> None:
+    await eventually(site.all_limited, within_s=60)
+    for index in LAYOUT[SHARED][0]:
+        site.gpus.hang(index, on_set=True)
+    try:
+        started = await site.start(SHARED, PERFORMANCE, then="exec sleep 100000")
+        assert started.lock_mhz > 0
+
+        async def warned() -> None:
+            assert started.pod in await site.warned()
+
+        await eventually(warned, within_s=30)
+    finally:
+        for index in LAYOUT[SHARED][0]:
+            site.gpus.hang(index, on_set=False)
+
+    async def freed() -> None:
+        assert site.gpus.locks_mhz[started.gpu] == 0
+
+    await eventually(freed, within_s=30)
+    await site.pod(started.pod).delete()
