@@ -33,18 +33,26 @@ class AgentProcesses:
         node: name of the node.
         kubeconfig: of the agent.
         kubelet: socket of the kubelet's pod-resources API.
-        runtime: socket of the container runtime.
+        runtime: socket of the container runtime; None: no start hook runs, so that limits are lifted by polling.
     """
 
     def __init__(
-        self, directory: Path, gpus: StubGpus, *, node: str, kubeconfig: Path, kubelet: Path, runtime: Path
+        self,
+        directory: Path,
+        gpus: StubGpus,
+        *,
+        node: str,
+        kubeconfig: Path,
+        kubelet: Path,
+        runtime: Path | None = None,
     ) -> None:
         self._directory = directory
         self._ports: dict[str, int] = {}
         self.running: dict[str, ServiceProcess] = {}
         machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
         sockets = {name: str(directory / f"{name}.sock") for name in (ACTUATOR, HOLDERS, START_HOOK)}
-        hook, module = {"START_HOOK_SOCKET": sockets[START_HOOK]}, [sys.executable, "-m"]
+        module = [sys.executable, "-m"]
+        hook = {} if runtime is None else {"START_HOOK_SOCKET": sockets[START_HOOK]}
         files = {
             "HOST_SYS_ROOT": str(machine.sys),
             "HOST_PROC_ROOT": str(machine.proc),
@@ -69,7 +77,8 @@ class AgentProcesses:
         }
         self._add(ACTUATOR, [*module, "joulie_actuator", ACTUATOR], files)
         self._add(HOLDERS, [*module, "joulie_agent", HOLDERS], listed)
-        self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
+        if runtime is not None:
+            self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
         self._add(AGENT, [sys.executable, "-c", _AGENT], settings)
 
     def _add(self, name: str, argv: Sequence[str], env: dict[str, str]) -> None:
