@@ -38,6 +38,7 @@ _DERIVED: Final = frozenset(
         "DEFAULT_MAX_SLOWDOWN",
         "EXTENDER_ADDR",
         "HOST_ROOT",
+        "LIFT_CLASS_LIMITS",
         "NODE_AGENT_SOCKET",
         "NRI_SOCKET",
         "POLICY",

@@ -21,6 +21,7 @@ from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_containers.start_hook.metrics import start_hook_families
 from joulie_extender.metrics import ExtenderMetrics
+from joulie_operator.class_limits.metrics import lifting_families
 from joulie_operator.metrics import OperatorMetrics, register_node_series
 from joulie_operator.power_domains.event_metrics import event_families
 from joulie_operator.power_domains.metrics import families as power_domain_families
@@ -75,6 +76,7 @@ def page() -> str:
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     SleepMetrics(operator)
     operator.register(NodeSeriesCollector(lambda: sleep_families({}, {})))
+    operator.register(NodeSeriesCollector(lambda: lifting_families(waiting=0, lifted_nodes=0)))
     operator.register(NodeSeriesCollector(lambda: SavingsCounters().families({})))
     operator.register(NodeSeriesCollector(lambda: power_domain_families({})))
     operator.register(NodeSeriesCollector(lambda: event_families({}, 0)))

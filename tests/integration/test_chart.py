@@ -405,6 +405,8 @@ def test_the_agent_shows_limits_by_class_and_reads_namespaces_only_where_it_foll
     manifests = helm.render({"agent": agent})
     env = env_of(containers(find(manifests, "DaemonSet", "joulie-agent"))["controller"])
     assert env.get("CLASS_LIMITS") == shown
+    lifts = env_of(containers(find(manifests, "Deployment", "joulie-operator"))["operator"]).get("LIFT_CLASS_LIMITS")
+    assert lifts == ("true" if shown == "Enforce" else None)
     assert env.get("DEFAULT_MAX_SLOWDOWN") == (
         None if shown is None else agent.get("classLimits", {}).get("defaultMaxSlowdown", "0%")
     )

@@ -65,6 +65,7 @@ class World:
         self.share = Share(frac)
         self.targets = {} if target is None else {"n1": target}
         self.notified = []
+        self.lifted = set()
         self.now = 100.0
         self.pods = 0
         for _ in range(pods):
@@ -77,6 +78,7 @@ class World:
             settle_s=SETTLE_S,
             on_lost_control=OnLostControl.HOLD,
             published=PublishedState(self.targets, {}, clock=lambda: self.now, wall=lambda: self.now),
+            lifted=lambda name: name in self.lifted,
         )
 
     def add_pod(self):

@@ -247,3 +247,14 @@ def test_a_gpu_model_without_an_absolute_cap_is_notified():
     without_gpus = World(frac=1, settings=settings)
     without_gpus.plan_and_publish()
     assert without_gpus.notified == []
+
+
+def test_the_target_says_that_limits_by_class_are_lifted_for_as_long_as_they_are():
+    world = World(frac=1)
+    assert "classLimits" not in world.plan_and_publish().desired.target.dump()
+    world.lifted.add(N1)
+    lifted = world.publish().desired.target
+    assert lifted.dump()["classLimits"] == {"lifted": True, "reason": "PerformancePodsWait"}
+    assert world.publish().desired.target is lifted
+    world.lifted.clear()
+    assert "classLimits" not in world.publish().desired.target.dump()

@@ -69,6 +69,15 @@ class Term:
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return what Kubernetes does with a node of this name and these labels."""
+        # A term without any expression or field matches no node.
+        if not self.expressions and not self.fields:
+            return False
+        return all(each.holds(labels.get(each.key)) for each in self.expressions) and all(
+            each.holds(name if each.key == NAME_FIELD else None) for each in self.fields
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Container:

@@ -156,3 +156,14 @@ def test_a_gpu_runs_only_if_each_pod_that_holds_it_does(running, all_run):
 def test_only_standard_pods_consent(held_as):
     found = limit(held_as, replace(pod("a", "50%"), running=True))
     assert (found.consents, found.running) == (False, False)
+
+
+def test_a_gpu_of_a_node_that_is_waited_for_is_not_limited_and_other_reasons_go_first():
+    a = pod("a", "50%")
+    holders = HolderPods({a.key: a}, {"ml": {}}.get)
+    found = held_limit(device(HeldAs.STANDARD, a), holders, None, CLOCKS, waited_for=True)
+    assert (found.limit.reason, found.limit.clock_mhz) == (LimitReason.PERFORMANCE_PODS_WAIT, None)
+    unwilling = HolderPods({a.key: replace(a, max_slowdown="0%")}, {"ml": {}}.get)
+    found = held_limit(device(HeldAs.STANDARD, a), unwilling, None, CLOCKS, waited_for=True)
+    assert found.limit.reason is LimitReason.NO_SLOWDOWN_ALLOWED
+    assert held_limit(device(HeldAs.FREE), holders, None, CLOCKS, waited_for=True).limit.reason is LimitReason.FREE

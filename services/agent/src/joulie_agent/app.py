@@ -76,7 +76,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         watch = _watch_pods(app, settings, client)
         energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory)
         follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
-        shadow = _shadow_limits(app, settings, client, host, follower) if follower else None
+        shadow = _shadow_limits(app, settings, client, host, follower, informers=informers) if follower else None
         starts = _follow_starts(app, settings, client, watch, host, changed=partial(workers.wake, settings.node_name))
         deps = WorkerDeps(
             informers=informers,
@@ -176,7 +176,13 @@ def _follow_energy(
 
 
 def _shadow_limits(
-    app: App, settings: AgentSettings, client: KubeClient, host: PowerBackend, follower: HoldersFollower
+    app: App,
+    settings: AgentSettings,
+    client: KubeClient,
+    host: PowerBackend,
+    follower: HoldersFollower,
+    *,
+    informers: Informers,
 ) -> ShadowLimits | None:
     """Return the limits by class that the GPUs of this machine would have; None where they are not followed."""
     if not settings.shows_class_limits:
@@ -193,7 +199,12 @@ def _shadow_limits(
         default = settings.default_max_slowdown
         return HolderPods(found.pods, namespaces.annotations, default, settings.default_slowdown_is_consent)
 
-    return ShadowLimits(ShadowSources(follower.current, pods, host.gpu_clocks), Inventory.load())
+    def lifted() -> bool:
+        # The last target that was seen, however old: without an operator it is not known that no pod waits any more.
+        target = informers.target(settings.node_name)
+        return target is not None and target.class_limits is not None and target.class_limits.lifted
+
+    return ShadowLimits(ShadowSources(follower.current, pods, host.gpu_clocks, lifted), Inventory.load())
 
 
 def _enforce_class_limits(

@@ -33,7 +33,7 @@ class AgentProcesses:
         node: name of the node.
         kubeconfig: of the agent.
         kubelet: socket of the kubelet's pod-resources API.
-        runtime: socket of the container runtime.
+        runtime: socket of the container runtime; None: no start hook runs, so that limits are lifted by polling.
         shortened: whether limits stay off for a shorter time than those of a release do.
     """
 
@@ -45,7 +45,7 @@ class AgentProcesses:
         node: str,
         kubeconfig: Path,
         kubelet: Path,
-        runtime: Path,
+        runtime: Path | None = None,
         shortened: bool = True,
     ) -> None:
         self._directory = directory
@@ -53,7 +53,8 @@ class AgentProcesses:
         self.running: dict[str, ServiceProcess] = {}
         machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
         sockets = {name: str(directory / f"{name}.sock") for name in (ACTUATOR, HOLDERS, START_HOOK)}
-        hook, module = {"START_HOOK_SOCKET": sockets[START_HOOK]}, [sys.executable, "-m"]
+        module = [sys.executable, "-m"]
+        hook = {} if runtime is None else {"START_HOOK_SOCKET": sockets[START_HOOK]}
         files = {
             "HOST_SYS_ROOT": str(machine.sys),
             "HOST_PROC_ROOT": str(machine.proc),
@@ -78,7 +79,8 @@ class AgentProcesses:
         }
         self._add(ACTUATOR, [*module, "joulie_actuator", ACTUATOR], files)
         self._add(HOLDERS, [*module, "joulie_agent", HOLDERS], listed)
-        self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
+        if runtime is not None:
+            self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
         self._add(AGENT, [sys.executable, "-c", _AGENT] if shortened else [*module, "joulie_agent"], settings)
 
     def _add(self, name: str, argv: Sequence[str], env: dict[str, str]) -> None:

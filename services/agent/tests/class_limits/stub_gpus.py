@@ -18,13 +18,13 @@ _HANG_ON_SET = 2
 class StubGpus:
     """GPUs in a file, each at its highest clock under load."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, model: str = "NVIDIA H100 80GB HBM3") -> None:
         self.path = directory / "gpus"
         self.count = count
         #: min, max, default, limit and power in mW; lowest and highest clock in MHz; clock and load.
         watts = (200_000, 700_000, 700_000, 700_000, 600_000)
         figures = (*watts, *(0,) * 6, 210, HIGHEST_MHZ, 0, 0, HIGHEST_MHZ, *(0,) * 5, 100, *(0,) * 3)
-        gpus = [_GPU.pack(f"GPU-{index}".encode(), b"NVIDIA H100 80GB HBM3", *figures) for index in range(count)]
+        gpus = [_GPU.pack(f"GPU-{index}".encode(), model.encode(), *figures) for index in range(count)]
         empty = bytes(_GPU.size * (_MOST_GPUS - count))
         self.path.write_bytes(_HEAD.pack(count, 1, 0, 1, 0, 0, 26, 0, 0, 0, 0) + b"".join(gpus) + empty)
         with self.path.open("r+b") as file:

@@ -19,7 +19,7 @@ from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_testing.agent.fake_gpu import FakeGpu, fake_gpu_driver
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
-from joulie_testing.api import Respond, make_node, make_pod
+from joulie_testing.api import Respond, make_node, make_node_power_profile, make_pod
 
 LISTED = (ListedPod("ml", "train", (ListedContainer("main", (PluginDevice("nvidia.com/gpu", "GPU-a"),)),)),)
 
@@ -221,6 +221,41 @@ async def test_a_node_that_leaves_loses_its_limits(cluster, library, env, at_onc
         await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
         cluster.api.put(make_node("n1", managed=False))
         await asyncio.to_thread(wait_until, lambda: library.gpus[0].clock_mhz == 1980)
+
+
+async def test_a_limit_is_lifted_and_not_set_while_the_target_says_so(cluster, library, env, at_once):
+    target = make_node_power_profile("n1", "performance")
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train"), target])
+    async with holders(env["HOLDERS_SOCKET"]):
+        agent = await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+        assert library.gpus[0].clock_mhz == 1800
+
+        target["spec"]["classLimits"] = {"lifted": True, "reason": "PerformancePodsWait"}
+        cluster.api.put(target)
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "NoLimit")
+        assert library.gpus[0].clock_mhz == 1980
+        assert device(cluster)["classLimit"]["reason"] == "PerformancePodsWait"
+        series = await agent.series("n1")
+        assert series['joulie_class_limit_gpus{limited="false",reason="PerformancePodsWait"}'] == 1
+        assert series["joulie_class_limit_lifts_total"] == 1
+
+        del target["spec"]["classLimits"]
+        cluster.api.put(target)
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
+        assert library.gpus[0].clock_mhz == 1800
+
+
+async def test_a_node_whose_target_is_deleted_is_limited_again(cluster, library, env, at_once):
+    target = make_node_power_profile("n1", "performance")
+    target["spec"]["classLimits"] = {"lifted": True}
+    cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train"), target])
+    async with holders(env["HOLDERS_SOCKET"]):
+        await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
+        await cluster.api.wait_for(lambda: device(cluster).get("classLimit", {}).get("reason") == "PerformancePodsWait")
+        assert (library.gpus[0].clock_mhz, library.clock_writes) == (1980, 0)
+        cluster.api.remove("NodePowerProfile", "n1")
+        await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
 
 
 @pytest.fixture

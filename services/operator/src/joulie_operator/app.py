@@ -22,6 +22,7 @@ from joulie_core.kinds.node_twin import ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
 from joulie_core.twin.server_power import server_measurement
+from joulie_operator.class_limits.build import LiftingSurroundings, build_limit_lifting
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
 from joulie_operator.events import Recorder, UnknownClasses
@@ -31,7 +32,7 @@ from joulie_operator.metrics import OperatorMetrics, register_node_series
 from joulie_operator.node_reconciler import NodeReconciler
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifier import Notifier
-from joulie_operator.planner import NodePlanner
+from joulie_operator.planner import NodePlanner, never_lifted
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.build import PowerDomainSurroundings, build_power_domains
@@ -110,6 +111,8 @@ class Operator:
         self._published = PublishedState(
             self._watches.targets.store, self._watches.twins.store, clock=self._clock, wall=time.time
         )
+        lifting_around = LiftingSurroundings(client, self._watches, self._cluster, self._published, self._queue.add)
+        self._lifting = build_limit_lifting(settings, app, lifting_around, self._elector.is_leading)
         self._planner = NodePlanner(
             self._cluster,
             policy,
@@ -118,6 +121,7 @@ class Operator:
             settle_s=settings.downgrade_settle,
             on_lost_control=settings.on_lost_control,
             published=self._published,
+            lifted=self._lifting.lifted if self._lifting is not None else never_lifted,
         )
         self._agents = AgentReadings(max_age_s=settings.operator_node_power_max_age, clock=self._clock, wall=time.time)
         self._power = build_power_sources(settings, session, self._node_names)
@@ -241,7 +245,13 @@ class Operator:
             group.create_task(self._loops.run_plans(), name="plan")
             group.create_task(self._loops.run_sweeps(), name="sweep twins")
             group.create_task(self._recorder.work(), name="write events")
-            optional = {"sleep": self._sleep, "savings": self._savings, "power domains": self._power_domains}
+            # Before the first target is compared: what is published as lifted is taken over first.
+            optional = {
+                "class limits": self._lifting,
+                "sleep": self._sleep,
+                "savings": self._savings,
+                "power domains": self._power_domains,
+            }
             for name, controller in optional.items():
                 if controller is not None:
                     group.create_task(controller.run(), name=name)

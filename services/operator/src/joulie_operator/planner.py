@@ -16,12 +16,19 @@ There is no clock and no I/O here. Nothing has to be kept over a restart, see `j
 docs/decisions/0012-operator-flow.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from joulie_core.caps import CapIntent, CapSettings, intent_for
+from joulie_core.class_caps.gpu_limits import LimitReason
 from joulie_core.kinds.base import Profile
-from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostControl, PolicyNote
+from joulie_core.kinds.node_power_profile import (
+    ClassLimitTarget,
+    NodePowerProfileSpec,
+    OnLostControl,
+    PolicyNote,
+)
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.memo import Memo
 from joulie_core.names import NodeName
@@ -33,6 +40,8 @@ from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.gpu_caps_check import is_unlisted
 from joulie_operator.notifications import GpuCapNotListed, Notification, PodsUnreadable, TransitionMade
 from joulie_operator.published_state import PublishedState
+
+_LIFTED: Final = ClassLimitTarget(lifted=True, reason=LimitReason.PERFORMANCE_PODS_WAIT)
 
 
 @dataclass(slots=True)
@@ -81,6 +90,11 @@ class Decision:
     requeue_after_s: float | None = None
 
 
+def never_lifted(_name: NodeName) -> bool:
+    """Return False: for operators that do not lift limits by class."""
+    return False
+
+
 class NodePlanner:
     """The operator's decisions, and what of them is published."""
 
@@ -94,7 +108,10 @@ class NodePlanner:
         settle_s: float,
         on_lost_control: OnLostControl,
         published: PublishedState,
+        lifted: Callable[[NodeName], bool] = never_lifted,
     ) -> None:
+        """Make a planner; `lifted` returns whether limits by class are lifted on a node."""
+        self._lifted = lifted
         self._cluster = cluster
         self._policy = policy
         self._caps = caps
@@ -277,6 +294,8 @@ class NodePlanner:
         return [GpuCapNotListed(gpu)] if gpu is not None and is_unlisted(caps, self._caps) else []
 
     def _target(self, name: NodeName, record: NodeRecord, state: NodeState, caps: CapIntent) -> NodePowerProfileSpec:
+        lifted = self._lifted(name)
+
         def make() -> NodePowerProfileSpec:
             return NodePowerProfileSpec(
                 node_name=name,
@@ -285,9 +304,10 @@ class NodePlanner:
                 cpu=caps.cpu_target(),
                 gpu=caps.gpu_target(),
                 policy=PolicyNote(name=self._policy.name, reason=record.reason, on_lost_control=self._on_lost_control),
+                class_limits=_LIFTED if lifted else None,
             )
 
-        return record.target.of((state, record.reason, caps), make)
+        return record.target.of((state, record.reason, caps, lifted), make)
 
 
 def _transition_notifications(node: Node, result: StepResult, blocking_pods: int | None) -> list[Notification]:

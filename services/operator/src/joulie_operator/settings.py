@@ -14,6 +14,7 @@ from joulie_api.elected import ElectedSettings
 from joulie_api.settings import Addr, Duration, PositiveDuration, ServiceSettings
 from joulie_core import labels
 from joulie_core.caps import CapSettings
+from joulie_core.class_caps.waiting import DEFAULT_RULE
 from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.kinds.base import PositiveWatts
 from joulie_core.kinds.node_power_profile import OnLostControl
@@ -175,6 +176,12 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     """`Observe`: the status of PowerDomains tells what would be allocated, and nothing is lowered. `Enforce`: nodes are
     limited where every domain of a tree says `mode: Enforce`. docs/power-budgets.md. Needs further permissions, which
     the chart grants with `operator.powerDomains.enabled` and `enforce`."""
+    lift_class_limits: bool = False
+    """Whether limits of GPUs by class are lifted on the nodes that performance pods without a node could take. Of use
+    where agents set such limits (CLASS_LIMITS=Enforce); the chart sets it there."""
+    class_limits_lifted_for: PositiveDuration = DEFAULT_RULE.hold_s
+    """How long these limits stay lifted after the last such pod has got a node. Longer saves less, and pods that come
+    later wait less."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

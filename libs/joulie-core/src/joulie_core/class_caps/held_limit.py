@@ -43,7 +43,14 @@ class HeldLimit:
     running: bool = False
 
 
-def held_limit(device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clocks: GpuClocks | None) -> HeldLimit:
+def held_limit(
+    device: HeldDevice,
+    holders: HolderPods,
+    gpu: GpuView | None,
+    clocks: GpuClocks | None,
+    *,
+    waited_for: bool = False,
+) -> HeldLimit:
     """Return the limit of a GPU.
 
     Args:
@@ -51,6 +58,7 @@ def held_limit(device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clo
         holders: the pods.
         gpu: its model; None where that is not known.
         clocks: its clocks; None where they cannot be limited.
+        waited_for: limits of the node are lifted, since performance pods wait for its GPUs.
     """
     match device.held_as:
         case HeldAs.FREE:
@@ -60,13 +68,18 @@ def held_limit(device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clo
         case HeldAs.PERFORMANCE:
             return HeldLimit(gpu_limit((AllowedSlowdown.NONE,), gpu, clocks), AllowedSlowdown.NONE)
         case HeldAs.STANDARD:
-            return _of_standard_pods(device, holders, gpu, clocks)
+            return _of_standard_pods(device, holders, gpu, clocks, waited_for=waited_for)
         case HeldAs.UNKNOWN:
             return HeldLimit(gpu_limit((None,), gpu, clocks))
 
 
 def _of_standard_pods(
-    device: HeldDevice, holders: HolderPods, gpu: GpuView | None, clocks: GpuClocks | None
+    device: HeldDevice,
+    holders: HolderPods,
+    gpu: GpuView | None,
+    clocks: GpuClocks | None,
+    *,
+    waited_for: bool,
 ) -> HeldLimit:
     found = [_allowed(each, holders) for each in device.holders]
     known = [each for each in found if each is not None]
@@ -75,7 +88,9 @@ def _of_standard_pods(
     pods = [holders.pods.get(name) for name in names]
     return HeldLimit(
         # Standard without a holder is no answer that holders give; it limits nothing.
-        gpu_limit([None if each is None else each.allowed for each in found] or (None,), gpu, clocks),
+        gpu_limit(
+            [None if each is None else each.allowed for each in found] or (None,), gpu, clocks, waited_for=waited_for
+        ),
         smallest([each.allowed for each in known]) if complete else None,
         next(
             (f"pod {name}: {each.refused}" for name, each in zip(names, found, strict=True) if each and each.refused),

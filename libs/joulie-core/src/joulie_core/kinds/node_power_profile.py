@@ -70,6 +70,15 @@ class PolicyNote(Model):
     `hold` the last caps, or set the lowest caps (`floor`); absent: `restore`."""
 
 
+class ClassLimitTarget(Model):
+    """Limits of GPUs by the class of the pods that hold them; absent: agents set them by their own settings."""
+
+    lifted: bool = False
+    """Whether the agent lifts all of them and sets none, for as long as this is here."""
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """Reason, in CamelCase: `PerformancePodsWait`."""
+
+
 class NodePowerProfileSpec(Model):
     """Desired power state of one node."""
 
@@ -81,6 +90,7 @@ class NodePowerProfileSpec(Model):
     cpu: CpuTarget | None = None
     gpu: GpuTarget | None = None
     policy: PolicyNote | None = None
+    class_limits: ClassLimitTarget | None = None
 
 
 class NodePowerProfileStatus(Model):

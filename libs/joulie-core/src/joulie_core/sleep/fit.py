@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from joulie_core.names import NodeName
-from joulie_core.pod import NAME_FIELD, SelectorOperator, Term
+from joulie_core.pod import NAME_FIELD, SelectorOperator
 from joulie_core.sleep.model import NodeTaint, SleepNode, SleepPod
 
 #: Effect of a taint that keeps no pod away.
@@ -239,7 +239,7 @@ def selects(node: SleepNode, pod: SleepPod) -> bool:
     """Return whether a pod's node selector and required node affinity select a node."""
     if pod.node_selector and any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
         return False
-    return pod.required_terms is None or any(_term_holds(term, node) for term in pod.required_terms)
+    return pod.required_terms is None or any(term.holds(node.name, node.labels) for term in pod.required_terms)
 
 
 def tolerates(node: SleepNode, pod: SleepPod) -> bool:
@@ -266,12 +266,3 @@ def label_keys(pods: Iterable[SleepPod]) -> frozenset[str]:
 
 def _tolerated(taint: NodeTaint, pod: SleepPod) -> bool:
     return taint.effect == _PREFER or any(toleration.tolerates(taint) for toleration in pod.tolerations)
-
-
-def _term_holds(term: Term, node: SleepNode) -> bool:
-    # Kubernetes: a term without any expression or field matches no node.
-    if not term.expressions and not term.fields:
-        return False
-    return all(each.holds(node.labels.get(each.key)) for each in term.expressions) and all(
-        each.holds(node.name if each.key == NAME_FIELD else None) for each in term.fields
-    )

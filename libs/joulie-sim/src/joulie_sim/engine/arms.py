@@ -6,6 +6,7 @@ from typing import Final
 from joulie_api.presets import PRESETS, Preset, PresetName
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
+from joulie_core.class_caps.waiting import DEFAULT_RULE
 from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
 from joulie_core.policy.registry import POLICIES
 from joulie_core.scoring import energy_v1, energy_v2
@@ -48,7 +49,7 @@ def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: boo
             policy=static_partition.NAME,
             policy_values=EVERY_NODE,
             score=_ENERGY,
-            class_limits=ClassLimitSettings(allowed, limited_by, lifted_while_waiting=queue),
+            class_limits=ClassLimitSettings(allowed, limited_by, DEFAULT_RULE if queue else None),
         ),
     )
 

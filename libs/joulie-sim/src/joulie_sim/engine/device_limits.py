@@ -10,6 +10,7 @@ from typing import Final
 
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.class_caps.gpu_limits import GpuClocks, bounded_cap_watts, gpu_limit
+from joulie_core.class_caps.waiting import LiftRule
 from joulie_core.hardware.view import GpuView
 
 _PERCENT: Final = 100.0
@@ -41,8 +42,8 @@ class ClassLimitSettings:
 
     allowed: AllowedSlowdown
     limited_by: LimitedBy = LimitedBy.CLOCK
-    #: Limits of a model are lifted while performance jobs wait for it.
-    lifted_while_waiting: bool = False
+    #: When limits are lifted, since performance jobs wait for the GPUs; None: never.
+    lift: LiftRule | None = None
 
 
 @dataclass(frozen=True, slots=True)

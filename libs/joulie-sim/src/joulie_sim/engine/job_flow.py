@@ -112,9 +112,12 @@ class JobFlow:
         """Return the requests of that many jobs that wait, in order of arrival."""
         return [self._requests.requests[line] for line in self._lines.earliest(most)]
 
-    def waiting_requests(self) -> list[PlacementRequest]:
-        """Return the distinct requests of the jobs that wait."""
-        return [self._requests.requests[line] for line in self._lines.lines()]
+    def waiting_since(self) -> list[tuple[PlacementRequest, float]]:
+        """Return the distinct requests of the jobs that wait, and when the first job of each has arrived."""
+        lines = ((line, self._lines.first(line)) for line in self._lines.lines())
+        return [
+            (self._requests.requests[line], self._jobs.arrives_s.item(job)) for line, job in lines if job is not None
+        ]
 
     def opened(self, node: int) -> None:
         """Note that a node has got room or a class, for `place_waiting`."""

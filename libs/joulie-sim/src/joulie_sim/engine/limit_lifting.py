@@ -1,47 +1,82 @@
-"""Limits of GPU models that are lifted while performance jobs wait for one of that model."""
+"""Limits of GPUs that are lifted while performance jobs wait for them, by the decision of the operator.
+
+Nodes of the same hardware stand for each other: a job could take all of them, or none.
+"""
 
 from collections.abc import Iterable
+from math import inf
 
-from joulie_core.class_caps.waiting import LiftedModels
+from joulie_core.class_caps.waiting import GpuNode, GpuRequest, LiftedNodes, LiftRule, nodes_to_lift
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.running_nodes import RunningNodes
 
 
 class LimitLifting:
-    """Lifts the limits of nodes and puts them back in force.
+    """Lifts the limits of nodes and puts them back in force; sees jobs start and end, for the GPUs that are free.
 
     Args:
         machines: the nodes.
         nodes: where the limits are.
+        rule: when they are lifted.
     """
 
-    def __init__(self, machines: Machines, nodes: RunningNodes) -> None:
+    def __init__(self, machines: Machines, nodes: RunningNodes, rule: LiftRule) -> None:
         self._nodes = nodes
-        self._gpus = machines.gpus
-        models = [group.view.gpu.model if group.view.gpu is not None else "" for group in machines.groups]
-        self._models = [models[group] for group in machines.group]
-        self._state = LiftedModels()
-        #: By request, the models of nodes that could hold it if they were empty.
-        self._could_hold: dict[PlacementRequest, frozenset[str]] = {}
+        self._rule = rule
+        self._group: list[int] = machines.group.tolist()
+        self._resources = machines.gpu_resources
+        #: Models, what one node offers, and the GPUs of all, by group.
+        self._models = [group.view.gpu.model if group.view.gpu is not None else "" for group in machines.groups]
+        self._offers: list[dict[str, float]] = [{} for _ in machines.groups]
+        self._totals = [0.0 for _ in machines.groups]
+        for node, group in enumerate(self._group):
+            offer = dict(zip(self._resources, machines.gpus[:, node].astype(float).tolist(), strict=True))
+            self._offers[group] = offer
+            self._totals[group] += sum(offer.values())
+        self._held = [0.0 for _ in machines.groups]
+        self._held_by: dict[int, tuple[int, int]] = {}
+        self._state = LiftedNodes()
+        #: As of the last event.
+        self._waited_for: frozenset[str] = frozenset()
+        #: When something changes without an event of another kind; infinity if nothing does.
+        self.due_s = inf
 
-    def follow(self, waiting: Iterable[PlacementRequest], now_s: float) -> None:
-        """Take up what waits now."""
-        before, waited = self._state, set[str]()
-        for request in waiting:
-            if request.performance and request.gpus:
-                waited |= self._models_for(request)
-        self._state = before.step(waited, now_s)
-        changed = {model for model in self._models if model and (model in before) is not (model in self._state)}
-        for node, model in enumerate(self._models) if changed else ():
-            if model in changed:
-                self._nodes.lift_limits(node, now_s, lifted=model in self._state)
+    def started(self, job: int, node: int, request: PlacementRequest) -> None:
+        """Take a job that was bound to a node."""
+        self._held_by[job] = self._group[node], request.gpus
+        self._held[self._group[node]] += request.gpus
 
-    def _models_for(self, request: PlacementRequest) -> frozenset[str]:
-        found = self._could_hold.get(request)
-        if found is None:
-            enough = self._gpus[request.gpu_row] >= request.gpus
-            found = self._could_hold[request] = frozenset(
-                model for model, holds in zip(self._models, enough.tolist(), strict=True) if holds
-            )
-        return found
+    def ended(self, job: int) -> None:
+        """Take a job that has ended."""
+        group, gpus = self._held_by.pop(job)
+        self._held[group] -= gpus
+
+    def follow(self, waiting: Iterable[tuple[PlacementRequest, float]], now_s: float) -> None:
+        """Take up what waits now, each with the time since when; at each event."""
+        asking = [(each, since_s) for each, since_s in waiting if each.performance and each.gpus]
+        waited = {self._request(each) for each, since_s in asking if now_s >= since_s + self._rule.grace_s}
+        before, waited_until_now = self._state, self._waited_for
+        self._waited_for = nodes_to_lift(waited, self._gpu_nodes(), self._rule)
+        self._state = before.step(self._waited_for | waited_until_now, now_s, self._rule)
+        begins_s = (since_s + self._rule.grace_s for _, since_s in asking)
+        self.due_s = min((each for each in (*begins_s, self._state.due_s(self._rule)) if each > now_s), default=inf)
+        changed = {
+            group for group in range(len(self._models)) if (str(group) in before) is not (str(group) in self._state)
+        }
+        for node, group in enumerate(self._group) if changed else ():
+            if group in changed:
+                self._nodes.lift_limits(node, now_s, lifted=str(group) in self._state)
+
+    def _request(self, request: PlacementRequest) -> GpuRequest:
+        return GpuRequest(((self._resources[request.gpu_row], float(request.gpus)),))
+
+    def _gpu_nodes(self) -> list[GpuNode]:
+        return [
+            GpuNode(str(group), model, self._offers[group], total=self._totals[group], free=self._free(group))
+            for group, model in enumerate(self._models)
+            if model
+        ]
+
+    def _free(self, group: int) -> float:
+        return self._totals[group] - self._held[group]

@@ -2,7 +2,8 @@
 
 Events of the same moment are handled in this order: completions, the report, the end of the minute, a decision about
 sleeping nodes, one about power budgets, a plan that follows the demand, jobs whose back-off is over, arrivals, a look
-of the estimate of savings. See docs/decisions/0018-simulator-engine.md.
+of the estimate of savings, limits by class that are lifted or come back. See
+docs/decisions/0018-simulator-engine.md.
 """
 
 from collections.abc import Callable
@@ -111,6 +112,9 @@ class Simulation:
         movable: MovableJobs | None = None
         if isinstance(arm, SleepingArm) and isinstance(arm.sleep, MovingSleepSettings):
             movable = MovableJobs(jobs, arm.sleep.moving)
+        self._lifting: LimitLifting | None = None
+        if isinstance(limits, ClassLimitSettings) and limits.lift is not None:
+            self._lifting = LimitLifting(machines, self._nodes, limits.lift)
         self._flow = JobFlow(
             jobs,
             PlacementRequests(jobs, machines.gpu_resources),
@@ -120,11 +124,8 @@ class Simulation:
             scores=self._scores,
             drop_on_arrival=settings.drop_on_arrival,
             limits=limits,
-            observers=[each for each in (savings, movable) if each is not None],
+            observers=[each for each in (savings, movable, self._lifting) if each is not None],
         )
-        self._lifting: LimitLifting | None = None
-        if isinstance(limits, ClassLimitSettings) and limits.lifted_while_waiting:
-            self._lifting = LimitLifting(machines, self._nodes)
         self._sleep: NodeSleep | None = None
         if isinstance(arm, SleepingArm):
             self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow, movable=movable)
@@ -146,6 +147,7 @@ class Simulation:
             self._flow.retry,
             self._flow.arrive,
             self._look,
+            self._lift,
         )
 
     def run(self) -> SimulationResult:
@@ -162,7 +164,7 @@ class Simulation:
             self._handlers[due_s.index(now_s)](now_s)
             self._flow.place_waiting(now_s)
             if self._lifting is not None:
-                self._lifting.follow(self._flow.waiting_requests(), now_s)
+                self._lifting.follow(self._flow.waiting_since(), now_s)
             if self._on_progress is not None and self._events % _PROGRESS_EVENTS == 0:
                 self._on_progress(now_s, self._flow.done)
         return self._result(horizon_s)
@@ -193,6 +195,7 @@ class Simulation:
             self._flow.next_retry_s(),
             self._flow.next_arrival_s(),
             inf if self._savings is None else self._savings.due_s,
+            inf if self._lifting is None else self._lifting.due_s,
         )
 
     def _set_up_joulie(self, joulie: JoulieSettings, jobs: Jobs) -> None:
@@ -260,6 +263,9 @@ class Simulation:
     def _look(self, now_s: float) -> None:
         assert self._savings is not None
         self._savings.look(now_s)
+
+    def _lift(self, _now_s: float) -> None:
+        """Do nothing: limits are lifted and come back after each event."""
 
     def _plan(self, now_s: float) -> None:
         if self._control is not None:

@@ -114,6 +114,8 @@ class ShadowSources:
     pods: Callable[[], HolderPods | None]
     #: Clock ranges of the GPUs whose clock can be limited, by UUID.
     clocks: Callable[[], Mapping[str, ClockRange]]
+    #: Whether the node's target lifts its limits, since performance pods wait for its GPUs.
+    lifted: Callable[[], bool] = lambda: False
 
 
 class ShadowLimits:
@@ -163,14 +165,12 @@ class ShadowLimits:
 
     def decide(self, held: Sequence[HeldDevice]) -> Mapping[str, HeldLimit]:
         """Return the decision for GPUs with these holders, by UUID, with the clocks of the last pass."""
-        pods, clocks = self._sources.pods() or _NO_PODS, self._sources.clocks()
-        return {each.uuid: self._decision(each, pods, clocks.get(each.uuid)) for each in held}
+        pods, clocks, lifted = self._sources.pods() or _NO_PODS, self._sources.clocks(), self._sources.lifted()
+        return {each.uuid: self._decision(each, pods, clocks.get(each.uuid), lifted=lifted) for each in held}
 
-    def _decision(self, held: HeldDevice, pods: HolderPods, clocks: ClockRange | None) -> HeldLimit:
-        gpu = self._view(held.uuid)
-        return held_limit(
-            held, pods, gpu, None if clocks is None else GpuClocks(clocks.highest_mhz, self._mhz(held.uuid))
-        )
+    def _decision(self, held: HeldDevice, pods: HolderPods, clocks: ClockRange | None, *, lifted: bool) -> HeldLimit:
+        own = None if clocks is None else GpuClocks(clocks.highest_mhz, self._mhz(held.uuid))
+        return held_limit(held, pods, self._view(held.uuid), own, waited_for=lifted)
 
     def _limit(self, found: HeldLimit, uuid: str, seen: _Seen) -> ShadowLimit:
         sample, held_mhz = seen.sample(uuid), self._mhz(uuid)

@@ -1,0 +1,70 @@
+"""Builds what lifts limits by class, with its watch."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from joulie_api.app import App
+from joulie_api.client import KubeClient
+from joulie_api.metrics import NodeSeriesCollector
+from joulie_api.reflector import Reflector
+from joulie_api.resources import PODS
+from joulie_core.class_caps.waiting import DEFAULT_RULE
+from joulie_core.names import NodeName
+from joulie_operator.class_limits.lifting import ClassLimitLifting
+from joulie_operator.class_limits.metrics import lifting_families
+from joulie_operator.class_limits.pods import WITHOUT_NODE, WaitingPodDecoder
+from joulie_operator.cluster import Cluster
+from joulie_operator.published_state import PublishedState
+from joulie_operator.settings import OperatorSettings
+from joulie_operator.watches import OperatorWatches
+
+
+@dataclass(frozen=True, slots=True)
+class LiftingSurroundings:
+    """Parts of the operator that the decision depends on."""
+
+    client: KubeClient
+    watches: OperatorWatches
+    cluster: Cluster
+    published: PublishedState
+    #: Called for each node whose target has to change.
+    changed: Callable[[NodeName], None]
+
+
+def build_limit_lifting(
+    settings: OperatorSettings, app: App, around: LiftingSurroundings, is_leading: Callable[[], bool]
+) -> ClassLimitLifting | None:
+    """Start the watch of pods without a node, and return what is to be run; None where limits are never lifted.
+
+    Args:
+        settings: of the operator.
+        app: of the process.
+        around: the parts that it depends on.
+        is_leading: whether this replica leads; others export no series.
+    """
+    if not settings.lift_class_limits:
+        return None
+    claims = around.watches.claims
+    # Pods are watched a second time: the other watch keeps less of each, and has those with nodes.
+    pods = Reflector(
+        around.client, PODS, WaitingPodDecoder(claims.gpus), field_selector=WITHOUT_NODE, name="pods without a node"
+    )
+
+    async def watch_pods() -> None:
+        await claims.wait_settled()
+        await pods.run()
+
+    app.report(pods)
+    app.spawn("watch pods without a node", watch_pods())
+    clock = asyncio.get_running_loop().time
+    rule = replace(DEFAULT_RULE, hold_s=settings.class_limits_lifted_for)
+    lifting = ClassLimitLifting(
+        pods, around.cluster, around.published, around.changed, app.failures, clock=clock, rule=rule
+    )
+    app.registry.register(
+        NodeSeriesCollector(
+            lambda: lifting_families(waiting=lifting.waiting, lifted_nodes=lifting.lifted_nodes) if is_leading() else ()
+        )
+    )
+    return lifting

@@ -1,0 +1,188 @@
+"""Follows which performance pods wait for GPUs, and lifts the limits by class of the nodes that could take them.
+
+Guarantees that a decision changes a node's target only when limits of the node are lifted or come back: twice within
+the time that they stay lifted at most, whatever pods come and go. While the pods are not known, everything stays as it
+is. What another operator has published counts as waited for when this one begins to lead.
+Source: docs/decisions/0062-limits-lifted-while-performance-pods-wait.md.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import Final, NoReturn, Protocol
+
+import structlog
+
+from joulie_api.failures import Failures
+from joulie_api.reflector import Reflector
+from joulie_core.class_caps.waiting import (
+    DEFAULT_RULE,
+    UNKNOWN_REQUEST,
+    GpuNode,
+    GpuRequest,
+    LiftedNodes,
+    LiftRule,
+    nodes_to_lift,
+)
+from joulie_core.hardware.view import HardwareView
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_core.powerest.gpu_share import gpu_share
+from joulie_core.quantity import QuantityError, parse_quantity
+from joulie_operator.class_limits.pods import WaitingPod
+from joulie_operator.published_state import PublishedState
+
+#: Between two looks at the pods that wait.
+STEP_S: Final = 1.0
+#: Distinct requests that are matched with nodes one by one; with more, every node with GPUs is waited for.
+MOST_REQUESTS: Final = 32
+_WORK: Final = "lift limits by class"
+
+_log = structlog.get_logger()
+
+
+class ManagedNodes(Protocol):
+    """The nodes of the operator, as its model of the cluster has them."""
+
+    @property
+    def nodes(self) -> Mapping[NodeName, Node]:
+        """The nodes by name."""
+
+    def view(self, name: NodeName) -> HardwareView | None:
+        """Return the hardware of a node."""
+
+
+class ClassLimitLifting:
+    """The nodes whose limits by class are lifted.
+
+    Args:
+        pods: the pods without a node.
+        cluster: the nodes.
+        published: what is published for them.
+        changed: called for each node whose target has to change.
+        failures: counts defects.
+        clock: seconds of a clock that does not go back.
+        rule: when limits are lifted.
+    """
+
+    def __init__(
+        self,
+        pods: Reflector[WaitingPod],
+        cluster: ManagedNodes,
+        published: PublishedState,
+        changed: Callable[[NodeName], None],
+        failures: Failures,
+        *,
+        clock: Callable[[], float],
+        rule: LiftRule = DEFAULT_RULE,
+    ) -> None:
+        self._pods = pods
+        self._cluster = cluster
+        self._published = published
+        self._changed = changed
+        self._failures = failures
+        self._clock = clock
+        self._rule = rule
+        #: Since when a pod is seen without a node, by key.
+        self._since: dict[str, float] = {}
+        self._nodes: dict[NodeName, tuple[Node, HardwareView | None, GpuNode | None]] = {}
+        self._state = LiftedNodes()
+        #: Performance pods that have waited for longer than the grace, as of the last look.
+        self.waiting = 0
+        pods.subscribe(self._on_pod)
+
+    def lifted(self, name: NodeName) -> bool:
+        """Return whether limits of a node are lifted."""
+        return name in self._state
+
+    async def run(self) -> NoReturn:
+        """Look each second until cancelled, once what was published is taken over."""
+        self.adopt()
+        while True:
+            with self._failures.contained(_WORK):
+                self.step()
+            await asyncio.sleep(STEP_S)
+
+    def adopt(self) -> None:
+        """Take over what is published as lifted, as if pods had waited for it until now."""
+        targets = ((name, self._published.target(name)) for name in self._published.names())
+        specs = ((name, target.spec) for name, target in targets if target is not None)
+        lifted = [name for name, spec in specs if spec and spec.class_limits and spec.class_limits.lifted]
+        self._state = self._state.step(lifted, self._clock(), self._rule)
+
+    def step(self) -> None:
+        """Lift the limits of the nodes that are waited for now, and let others come back."""
+        if self._pods.is_stale():
+            return
+        now, before = self._clock(), self._state
+        waiting = list(self._waiting(now))
+        self.waiting = len(waiting)
+        if not waiting and not before.waited_s:
+            return
+        requests = set(waiting)
+        if len(requests) > MOST_REQUESTS:
+            requests = {UNKNOWN_REQUEST}
+        waited = nodes_to_lift(requests, list(self._gpu_nodes()), self._rule) if requests else frozenset[str]()
+        self._state = before.step(waited, now, self._rule)
+        self._report(before)
+
+    @property
+    def lifted_nodes(self) -> int:
+        """Number of nodes whose limits are lifted."""
+        return len(self._state.waited_s)
+
+    def _waiting(self, now: float) -> Iterator[GpuRequest]:
+        """Yield the request of each pod that waits."""
+        store = self._pods.store
+        for key, since_s in self._since.items():
+            pod = store.get(key)
+            if pod is not None and pod.request is not None and now - since_s >= self._rule.grace_s:
+                yield pod.request
+        yield from (UNKNOWN_REQUEST for key in self._pods.invalid if key not in store)
+
+    def _gpu_nodes(self) -> Iterator[GpuNode]:
+        nodes, cluster = self._nodes, self._cluster
+        for name in nodes.keys() - cluster.nodes.keys():
+            del nodes[name]
+        for name, node in cluster.nodes.items():
+            view, known = cluster.view(name), nodes.get(name)
+            if known is None or known[0] is not node or known[1] is not view:
+                known = nodes[name] = node, view, _gpu_node(node, view)
+            if known[2] is not None:
+                yield known[2]
+
+    def _report(self, before: LiftedNodes) -> None:
+        lifted, back = (
+            self._state.waited_s.keys() - before.waited_s.keys(),
+            before.waited_s.keys() - self._state.waited_s,
+        )
+        for name in sorted(lifted | back):
+            self._changed(NodeName(name))
+        if lifted:
+            _log.info("limits by class lifted", nodes=len(lifted), waiting_pods=self.waiting)
+        if back:
+            _log.info("limits by class back", nodes=len(back))
+
+    def _on_pod(self, key: str, _old: WaitingPod | None, new: WaitingPod | None) -> None:
+        if new is None or new.request is None:
+            self._since.pop(key, None)
+        else:
+            self._since.setdefault(key, self._clock())
+
+
+def _gpu_node(node: Node, view: HardwareView | None) -> GpuNode | None:
+    """Return a node as the decision takes it; None for one without GPUs."""
+    # With those that are taken out for being unhealthy, which may be back before the pod gets a node.
+    offers = {name: _count(value) for name, value in {**node.allocatable, **node.capacity}.items() if gpu_share(name)}
+    if not offers and (view is None or view.gpu is None):
+        return None
+    model = view.gpu.model if view is not None and view.gpu is not None else ""
+    return GpuNode(node.name, model, offers, node.labels)
+
+
+def _count(quantity: str) -> float:
+    """Return a number of GPUs; infinity for one that cannot be read: the node may take any pod."""
+    try:
+        return float(parse_quantity(quantity))
+    except QuantityError:
+        return inf
