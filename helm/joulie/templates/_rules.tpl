@@ -376,3 +376,10 @@
   resourceNames: {{ toJson . }}
   verbs: [get]
 {{- end -}}
+{{- define "joulie.rules.viewer.energy-factors" -}}
+# What a kWh costs and emits.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end -}}

@@ -94,6 +94,8 @@ class Permissions:
     sleep: tuple[Grant, ...] = ()
     #: In the namespace that the service runs in, only where savings are estimated.
     savings: tuple[Grant, ...] = ()
+    #: In the namespace of the release.
+    energy_factors: tuple[Grant, ...] = ()
     #: In the cluster, only where power domains are observed or enforced.
     power_domains: tuple[Grant, ...] = ()
     #: In the cluster, only where they are enforced.
@@ -116,6 +118,7 @@ class Permissions:
             self.namespace,
             self.sleep,
             self.savings,
+            self.energy_factors,
             self.power_domains,
             self.power_budgets,
             *of_nodes,
@@ -240,4 +243,5 @@ VIEWER: Final = Permissions(
         ),
     ),
     savings=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="The ledger of savings."),),
+    energy_factors=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="What a kWh costs and emits."),),
 )
