@@ -48,6 +48,7 @@ _DERIVED: Final = frozenset(
         "AGENT_MODE",
         "CLASS_LIMITS",
         "DEFAULT_MAX_SLOWDOWN",
+        "ENERGY_RECEIPTS",
         "EXTENDER_ADDR",
         "HOST_ROOT",
         "NODE_AGENT_SOCKET",
@@ -225,7 +226,9 @@ def _agent() -> _Schema:
                     "hostPodResourcesPath": _PATH,
                 }
             ),
-            "energyByPod": _closed({"enabled": _FLAG, "hostCgroupPath": _PATH}),
+            "energyByPod": _closed(
+                {"enabled": _FLAG, "hostCgroupPath": _PATH, "receipts": _closed({"enabled": _FLAG})}
+            ),
             # YAML reads Off without quotes as false.
             "classLimits": _closed(
                 {

@@ -269,7 +269,7 @@
   verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.agent.pod-events" -}}
-# Warnings about pods, in their namespaces.
+# Warnings about pods, and receipts of their energy.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
