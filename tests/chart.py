@@ -45,6 +45,7 @@ SLEEP_PRESET: Values = {"preset": "sleep", "outofband": {"secrets": ["bmc"]}}
 EVERYTHING: Values = {
     "fullnameOverride": "power",
     "commonLabels": {"team": "green"},
+    "energy": {"factors": {"pricePerKwh": 0.25, "currency": "EUR"}},
     "imagePullSecrets": [{"name": "registry"}],
     "operator": {
         "replicas": 1,

@@ -33,6 +33,7 @@ def text() -> str:
             ("resource-manager", permissions.resource_manager),
             ("sleep", permissions.sleep),
             ("savings", permissions.savings),
+            ("energy-factors", permissions.energy_factors),
             ("power-domains", permissions.power_domains),
             ("power-budgets", permissions.power_budgets),
             ("holders", permissions.holders),

@@ -14,6 +14,18 @@ from tools.generated import ROOT, finish
 from joulie_actuator import settings as actuator_settings
 from joulie_agent.holders.settings import HoldersSettings
 from joulie_agent.settings import AgentSettings, ClassLimits
+from joulie_api.energy_factors import (
+    CURRENCY_KEY,
+    GRAMS_KEY,
+    KIND_KEY,
+    LONGEST_SOURCE,
+    MOST_GRAMS,
+    MOST_PRICE,
+    PRICE_KEY,
+    SOURCE_KEY,
+    TOGETHER,
+    EmissionsKind,
+)
 from joulie_api.presets import PRESETS
 from joulie_api.settings import Settings, describe
 from joulie_containers.node_agent.settings import NodeAgentSettings
@@ -36,6 +48,7 @@ _DERIVED: Final = frozenset(
         "AGENT_MODE",
         "CLASS_LIMITS",
         "DEFAULT_MAX_SLOWDOWN",
+        "ENERGY_RECEIPTS",
         "EXTENDER_ADDR",
         "HOST_ROOT",
         "LIFT_CLASS_LIMITS",
@@ -156,6 +169,7 @@ def schema() -> _Schema:
                         "vtnEgress": _OBJECTS,
                     }
                 ),
+                "energy": _closed({"factors": _energy_factors()}),
                 "monitoring": _monitoring(),
                 "uninstall": _closed(
                     {
@@ -213,7 +227,9 @@ def _agent() -> _Schema:
                     "hostPodResourcesPath": _PATH,
                 }
             ),
-            "energyByPod": _closed({"enabled": _FLAG, "hostCgroupPath": _PATH}),
+            "energyByPod": _closed(
+                {"enabled": _FLAG, "hostCgroupPath": _PATH, "receipts": _closed({"enabled": _FLAG})}
+            ),
             # YAML reads Off without quotes as false.
             "classLimits": _closed(
                 {
@@ -254,6 +270,21 @@ def _agent() -> _Schema:
             ),
         }
     )
+
+
+def _energy_factors() -> _Schema:
+    amounts = {PRICE_KEY: MOST_PRICE, GRAMS_KEY: MOST_GRAMS}
+    texts = {
+        CURRENCY_KEY: {"type": "string", "pattern": "^[A-Z]{3}$"},
+        KIND_KEY: {"enum": [str(each) for each in EmissionsKind]},
+        SOURCE_KEY: {"type": "string", "minLength": 1, "maxLength": LONGEST_SOURCE},
+    }
+    return {
+        **_closed(
+            {**{key: {"type": "number", "minimum": 0, "maximum": most} for key, most in amounts.items()}, **texts}
+        ),
+        "dependencies": {key: [each for each in keys if each != key] for keys in TOGETHER for key in keys},
+    }
 
 
 def _monitoring() -> _Schema:

@@ -67,7 +67,8 @@ field, with `null` for what is unknown. Output is coloured on a terminal only, u
 ## Permissions
 
 The chart has a ClusterRole `joulie-viewer` for everything but `explain`, and in its namespace a Role `joulie-viewer`
-for the proxy of the extender's Service, which `explain` and a check of `doctor` use:
+for the proxy of the extender's Service, which `explain` and a check of `doctor` use, and for the ConfigMap
+`joulie-energy-factors`, of which `energy` and `savings` take money and CO2e:
 
 ```sh
 kubectl create clusterrolebinding joulie-viewers --clusterrole joulie-viewer --group sre

@@ -14,11 +14,14 @@ from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
+from joulie_api.energy_factors import FACTORS_NAME
 from joulie_api.permissions import VIEWER
-from joulie_api.resources import PODS, SERVICES, Resource
+from joulie_api.resources import CONFIG_MAPS, PODS, SERVICES, TELEMETRY_PROFILES, Resource
+from joulie_core.units import JOULES_PER_KWH
 from joulie_devcluster.control_plane.manifests import apply_manifests
 from joulie_devcluster.host.ports import free_port
 from joulie_sim.stack.stack import NAMESPACE
+from joulie_testing.api import make_telemetry_profile
 
 pytestmark = pytest.mark.e2e
 
@@ -42,17 +45,20 @@ async def test_every_verb_works_for_a_user_who_may_only_read(system: System) -> 
     await _cannot_write(plugin)
     await _shows_nodes(plugin, system)
     await _explains(plugin, system)
+    await _counts_money(plugin, system)
     await _checks(plugin)
 
 
 async def _grant(system: System) -> None:
     """Install the role as the chart has it."""
     manifests: list[Mapping[str, Any]] = []
-    scopes = (("ClusterRole", VIEWER.cluster, {}), ("Role", VIEWER.namespace, {"namespace": NAMESPACE}))
+    in_namespace = (*VIEWER.namespace, *VIEWER.energy_factors)
+    scopes = (("ClusterRole", VIEWER.cluster, {}), ("Role", in_namespace, {"namespace": NAMESPACE}))
     for kind, grants, scope in scopes:
         metadata = {"name": "joulie-viewer", **scope}
         rules = [
-            grant.rule() | ({"resourceNames": [f"http:{_SERVICE}:http"]} if grant.by_name else {}) for grant in grants
+            grant.rule() | ({"resourceNames": [f"http:{_SERVICE}:http", FACTORS_NAME]} if grant.by_name else {})
+            for grant in grants
         ]
         subject = {"apiGroup": _RBAC, "kind": "User", "name": _USER}
         reference = {"apiGroup": _RBAC, "kind": kind, "name": "joulie-viewer"}
@@ -132,6 +138,29 @@ async def _explains(plugin: Plugin, system: System) -> None:
     assert "cannot reach the extender" in await plugin.run("explain", "node", "h100-0", code=3)
     await _explains_through_the_proxy(plugin, system, pod)
     await client.delete(PODS, pod, namespace)
+
+
+async def _counts_money(plugin: Plugin, system: System) -> None:
+    """Money and CO2e by the ConfigMap, of a report that a node of which there is no agent has left."""
+    client, kwh = system.view.client, JOULES_PER_KWH
+    made = make_telemetry_profile("metered")
+    await client.create(TELEMETRY_PROFILES, {key: value for key, value in made.items() if key != "status"})
+    sums = {"joules": 2 * kwh, "lowerJoules": kwh, "upperJoules": 3 * kwh}
+    row = {"namespace": "ml", "workload": "job/train", "device": "cpu", "kind": "allocated", **sums}
+    energy = {"since": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-02T00:00:00Z", "workloads": [row]}
+    await client.merge_patch(TELEMETRY_PROFILES, "metered", {"status": {"energy": energy}}, subresource="status")
+    assert "EUR" not in await plugin.run("energy")
+    data = {"pricePerKwh": "0.25", "currency": "EUR"}
+    factors = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": FACTORS_NAME}, "data": data}
+    await client.create(CONFIG_MAPS, factors, NAMESPACE)
+    (found,) = (await plugin.data("energy"))["workloads"]
+    assert found["money"] == {"lower": 0.25, "point": 0.5, "upper": 0.75}
+    await client.merge_patch(CONFIG_MAPS, FACTORS_NAME, {"data": {"pricePerKwh": "NaN"}}, NAMESPACE)
+    text = await plugin.run("energy", code=3)
+    assert "key pricePerKwh: 'NaN'" in text
+    assert "job/train" in text
+    await client.delete(CONFIG_MAPS, FACTORS_NAME, NAMESPACE)
+    await client.delete(TELEMETRY_PROFILES, "metered")
 
 
 async def _explains_through_the_proxy(plugin: Plugin, system: System, pod: str) -> None:

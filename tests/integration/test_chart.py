@@ -481,6 +481,28 @@ def test_the_agent_creates_events_and_has_a_start_hook_only_where_that_is_enable
     assert ("start-hook" in {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]}) is is_on
 
 
+@pytest.mark.parametrize("mode", ["daemonset", "pool"])
+@pytest.mark.parametrize("receipts", [True, False])
+def test_receipts_take_the_right_to_create_events_about_pods_and_no_other(helm: Helm, receipts, mode):
+    energy = {"enabled": True, "receipts": {"enabled": receipts}}
+    values = {"mode": mode, "energyByPod": energy}
+    manifests, without = helm.render({"agent": values}), helm.render({"agent": {**values, "energyByPod": {}}})
+    is_on = receipts and mode == "daemonset"
+    roles = [find(each, "ClusterRole", "joulie-agent")["rules"] for each in (manifests, without)]
+    more = [rule for rule in roles[0] if rule not in roles[1] and "pods" not in rule["resources"]]
+    assert more == ([{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}] if is_on else [])
+    policy = find(manifests, "ValidatingAdmissionPolicy", "joulie-agent")
+    assert sum("involvedObject.kind == 'Pod'" in each["expression"] for each in policy["spec"]["validations"]) == is_on
+    if mode == "daemonset":
+        controller = env_of(containers(find(manifests, "DaemonSet", "joulie-agent"))["controller"])
+        assert controller["ENERGY_RECEIPTS"] == ("true" if receipts else "false")
+
+
+def test_receipts_without_energy_by_pod_are_refused_with_the_way_out(helm: Helm):
+    with pytest.raises(HelmError, match=r"agent\.energyByPod\.receipts\.enabled needs agent\.energyByPod\.enabled"):
+        helm.render({"agent": {"energyByPod": {"receipts": {"enabled": True}}}})
+
+
 @pytest.mark.parametrize("mode", ["Shadow", "Off", ""])
 def test_a_start_hook_without_limits_that_are_set_is_refused_with_the_way_out(helm: Helm, mode):
     limits = {"mode": mode, "startHook": {"enabled": True}}

@@ -269,7 +269,7 @@
   verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.agent.pod-events" -}}
-# Warnings about pods, in their namespaces.
+# Warnings about pods, and receipts of their energy.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
@@ -371,6 +371,13 @@
 {{- end -}}
 {{- define "joulie.rules.viewer.savings" -}}
 # The ledger of savings.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end -}}
+{{- define "joulie.rules.viewer.energy-factors" -}}
+# What a kWh costs and emits.
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: {{ toJson . }}

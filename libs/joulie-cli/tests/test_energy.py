@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from joulie_testing.api import make_telemetry_profile
+from joulie_testing.api import Respond, make_telemetry_profile
 from joulie_testing.cli import ago
 
 KWH = 3.6e6
@@ -116,3 +116,85 @@ async def test_a_report_that_cannot_be_read_is_named_and_the_others_are_shown(cl
 
     assert words(result.out)[1][1] == "job/train"
     assert "TelemetryProfile n9" in result.out
+
+
+FACTORS = {
+    "pricePerKwh": "0.25",
+    "currency": "EUR",
+    "gramsCo2ePerKwh": "350",
+    "co2eKind": "average",
+    "co2eSource": "grid operator, 2025",
+}
+
+
+def put_factors(fake_api, namespace="joulie-system", **changes):
+    metadata = {"name": "joulie-energy-factors", "namespace": namespace}
+    fake_api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**FACTORS, **changes}})
+
+
+async def test_money_and_emissions_are_columns_with_the_kind_of_their_figure(cluster, cli):
+    put_factors(cluster)
+
+    result = await cli("energy")
+
+    heading, first, second = result.out.splitlines()[:3]
+    assert heading.split()[-3:] == ["EUR", "kgCO2e", "average"]
+    assert first.split()[-2:] == ["1.00", "1.40"]
+    assert second.split()[-2:] == ["0.50", "0.70"]
+    assert "Money: 0.25 EUR for each kWh." in result.out
+    assert "CO2e: 350 g for each kWh, average emissions. Source: grid operator, 2025" in result.out
+    assert (result.code, result.err) == (0, "")
+
+
+async def test_money_and_emissions_are_also_data_with_their_bounds(cluster, cli):
+    put_factors(cluster, co2eKind="marginal")
+
+    data = json.loads((await cli("energy", "-o", "json")).out)
+
+    assert data["workloads"][0]["money"] == {"lower": 0.5, "point": 1.0, "upper": 2.0}
+    assert data["workloads"][0]["co2eKilograms"] == pytest.approx({"lower": 0.7, "point": 1.4, "upper": 2.8})
+    assert data["factors"] == {
+        "price": {"perKwh": 0.25, "currency": "EUR"},
+        "emissions": {"gramsPerKwh": 350.0, "kind": "marginal", "source": "grid operator, 2025"},
+    }
+
+
+async def test_without_the_config_map_there_is_neither(cluster, cli):
+    text, data = (await cli("energy")).out, json.loads((await cli("energy", "-o", "json")).out)
+
+    assert "CO2e" not in text
+    assert "Money" not in text
+    assert data["factors"] == {"price": None, "emissions": None}
+    assert not {"money", "co2eKilograms"} & set(data["workloads"][0])
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", "1e308"])
+async def test_an_invalid_config_map_is_an_error_and_the_energy_is_shown_all_the_same(cluster, cli, value):
+    put_factors(cluster, pricePerKwh=value)
+
+    result = await cli("energy")
+
+    assert result.code == 3
+    assert f"ConfigMap joulie-energy-factors: key pricePerKwh: '{value}' is not a decimal number" in result.err
+    assert "kubectl edit configmap joulie-energy-factors -n joulie-system" in result.err
+    assert words(result.out)[1] == ["ml", "job/train", "gpu", "measured", "4.000", "2.000", "8.000"]
+    assert "CO2e" not in result.out
+
+
+async def test_the_config_map_is_that_of_the_release(cluster, cli):
+    put_factors(cluster, namespace="power")
+
+    assert "EUR" not in (await cli("energy", "-n", "shop")).out
+    assert "EUR" in (await cli("energy", "-n", "shop", "--release-namespace", "power")).out
+
+
+async def test_who_may_not_read_the_config_map_sees_the_energy_and_why_no_money(cluster, cli):
+    body = b'{"kind": "Status", "reason": "Forbidden", "message": "no"}'
+    cluster.faults.add(Respond(403, body=body), path="/configmaps/", times=None)
+
+    result = await cli("energy")
+
+    assert result.code == 0
+    assert words(result.out)[1][1] == "job/train"
+    assert "Money and CO2e are not known" in result.out
+    assert "the Role joulie-viewer" in " ".join(result.out.split())

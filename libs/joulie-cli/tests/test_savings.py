@@ -110,3 +110,37 @@ async def test_a_ledger_that_cannot_be_read_is_an_error(fake_api, cli):
     result = await cli("savings")
     assert result.code == 3
     assert "ledger" in result.err
+
+
+def put_factors(fake_api, namespace="joulie-system", **changes):
+    metadata = {"name": "joulie-energy-factors", "namespace": namespace}
+    emissions = {"gramsCo2ePerKwh": "100", "co2eKind": "marginal", "co2eSource": "grid operator"}
+    data = {"pricePerKwh": "0.5", "currency": "SEK", **emissions, **changes}
+    fake_api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+async def test_money_and_emissions_are_those_of_the_config_map_beside_the_ledger(fake_api, cli):
+    put(fake_api, made(), namespace="energy")
+    put_factors(fake_api, namespace="energy")
+    text = (await cli("savings", "-n", "energy")).out
+    assert "21.60 [14.40, 30.00] SEK" in text
+    assert "4.3 [2.9, 6.0] kg, marginal" in text
+    assert "100 g for each kWh, marginal emissions. Source: grid operator" in " ".join(text.split())
+
+
+async def test_the_command_line_outranks_the_config_map(fake_api, cli):
+    put(fake_api, made())
+    put_factors(fake_api)
+    data = json.loads((await cli("savings", "--price", "1", "-o", "json")).out)
+    assert data["factors"]["price"] == {"perKwh": 1.0, "currency": None}
+    assert data["factors"]["emissions"] == {"gramsPerKwh": 100.0, "kind": "marginal", "source": "grid operator"}
+    assert data["money"]["middle"] == pytest.approx(43.2, abs=0.01)
+
+
+async def test_an_invalid_config_map_is_an_error_and_the_savings_are_shown_all_the_same(fake_api, cli):
+    put(fake_api, made())
+    put_factors(fake_api, co2eKind="mean")
+    result = await cli("savings")
+    assert result.code == 3
+    assert "key co2eKind: 'mean' is not average or marginal" in result.err
+    assert result.out.splitlines()[4].split() == ["total", "43.2", "28.8", "60.0", "60m"]

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
 
 import pytest
 
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
-from joulie_testing.api import make_node
+from joulie_testing.api import make_node, make_pod
 
 ON_HOST = {
     "AGENT_MODE": "daemonset",
@@ -112,6 +113,35 @@ async def test_energy_by_pod_is_served_with_what_it_lacks(cluster, machine, tmp_
         assert [found[source % each] for each in ("cpu_counters", "gpu_counters", "cpu_time")] == [1.0, 1.0, 1.0]
         assert found['joulie_node_energy_joules_total{device="cpu",part="pods"}'] == 0.0
         await agent.kill()
+
+
+async def test_a_pod_that_has_ended_has_a_receipt(cluster, machine, tmp_path, monkeypatch):
+    monkeypatch.setattr("joulie_agent.energy.follow.INTERVAL_S", 0.1)
+    monkeypatch.setattr("joulie_core.attribution.receipts.SETTLE_S", 0.5)
+    cgroup, uid = tmp_path / "cgroup", "11111111-2222-3333-4444-555555555555"
+    (cgroup / "kubepods" / f"pod{uid}").mkdir(parents=True)
+    (cgroup / "cgroup.controllers").touch()
+    pod = make_pod("train", "ml", node="n1", phase="Running")
+    pod["metadata"]["uid"] = uid
+    cluster.api.put_all([make_node("n1"), pod])
+    energy = {"ENERGY_BY_POD": "true", "ENERGY_RECEIPTS": "true", "HOST_CGROUP_ROOT": str(cgroup)}
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env, **energy)
+        last, used_us = time.monotonic(), 0
+        while 'namespace="ml"' not in "".join(await agent.series("n1")):
+            seconds, last = time.monotonic() - last, time.monotonic()
+            for zone in machine.zones():
+                machine.consume(zone, 90.0 * seconds)
+            used_us += int(seconds * 1e6)
+            for stat in (cgroup / "cpu.stat", cgroup / "kubepods" / f"pod{uid}" / "cpu.stat"):
+                stat.write_text(f"usage_usec {used_us}\n")
+        cluster.api.put({**pod, "status": {**pod["status"], "phase": "Succeeded"}})
+        await cluster.api.wait_for(lambda: cluster.api.count("Event"))
+        await agent.kill()
+    (event,) = cluster.api.objects("Event")
+    about = event["involvedObject"]
+    assert (event["reason"], about["name"], about["uid"]) == ("EnergyReceipt", "train", uid)
+    assert "J), allocated" in event["message"]
 
 
 async def test_without_energy_by_pod_there_is_no_series_of_it(cluster, machine, tmp_path):

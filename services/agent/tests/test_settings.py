@@ -149,6 +149,13 @@ def test_a_pool_follows_nothing_of_the_machine_it_runs_on(name, value):
         read(**POOL, **{name: value})
 
 
+def test_receipts_need_energy_by_pod():
+    with pytest.raises(SettingsError, match="ENERGY_RECEIPTS is set and ENERGY_BY_POD is not"):
+        read(NODE_NAME="n1", ENERGY_RECEIPTS="true")
+    assert read(NODE_NAME="n1", ENERGY_RECEIPTS="true", ENERGY_BY_POD="true").energy_receipts
+    assert not read(NODE_NAME="n1", ENERGY_BY_POD="true").energy_receipts
+
+
 def test_a_daemonset_owns_its_node_only_while_that_is_managed():
     scope = scope_of(read(NODE_NAME="n1"))
     assert scope.owns(Node(name=NodeName("n1"), labels={MANAGED: "true"}))

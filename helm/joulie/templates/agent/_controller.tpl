@@ -9,6 +9,9 @@
 
 {{/* Whether the agent adds up energy by pod; empty where it does not. */}}
 {{- define "joulie.energyByPod.enabled" -}}
+{{- if and .Values.agent.energyByPod.receipts.enabled (not .Values.agent.energyByPod.enabled) -}}
+{{- fail "agent.energyByPod.receipts.enabled needs agent.energyByPod.enabled: there is no energy to write receipts of" -}}
+{{- end -}}
 {{- if and .Values.agent.energyByPod.enabled .Values.agent.power.enabled (eq .Values.agent.mode "daemonset") -}}
 true
 {{- end -}}
@@ -51,6 +54,8 @@ true
     {{- if include "joulie.energyByPod.enabled" . }}
     - name: ENERGY_BY_POD
       value: "true"
+    - name: ENERGY_RECEIPTS
+      value: {{ $agent.energyByPod.receipts.enabled | quote }}
     {{- end }}
     {{- if $agent.actuator.nvidia.enabled }}
     # Where the NVIDIA runtime is the default one, it must not mount anything here.

@@ -1,6 +1,6 @@
 {{/* Whether the agent's account creates Events about pods; empty where it does not. */}}
 {{- define "joulie.podEvents.enabled" -}}
-{{- if or (and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset")) (include "joulie.startHook.enabled" .) -}}
+{{- if or (and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset")) (include "joulie.startHook.enabled" .) (and .Values.agent.energyByPod.receipts.enabled (include "joulie.energyByPod.enabled" .)) -}}
 true
 {{- end -}}
 {{- end -}}

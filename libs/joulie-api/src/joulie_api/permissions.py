@@ -94,6 +94,8 @@ class Permissions:
     sleep: tuple[Grant, ...] = ()
     #: In the namespace that the service runs in, only where savings are estimated.
     savings: tuple[Grant, ...] = ()
+    #: In the namespace of the release.
+    energy_factors: tuple[Grant, ...] = ()
     #: In the cluster, only where power domains are observed or enforced.
     power_domains: tuple[Grant, ...] = ()
     #: In the cluster, only where they are enforced.
@@ -104,7 +106,8 @@ class Permissions:
     node_pods: tuple[Grant, ...] = ()
     #: In the cluster, only where the limits of GPUs by the class of their holders are shown.
     class_limits: tuple[Grant, ...] = ()
-    #: In the cluster, only where the resource manager is enabled, or these limits are lifted before containers start.
+    #: In the cluster, only where the resource manager is enabled, these limits are lifted before containers start,
+    #: or receipts of energy are written.
     pod_events: tuple[Grant, ...] = ()
 
     @property
@@ -116,6 +119,7 @@ class Permissions:
             self.namespace,
             self.sleep,
             self.savings,
+            self.energy_factors,
             self.power_domains,
             self.power_budgets,
             *of_nodes,
@@ -195,7 +199,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             holders=(Grant((RESOURCE_SLICES,), _READ, reason="Which GPU a device of a claim is."),),
             node_pods=(Grant((PODS,), _READ, reason="Class and workload of the pods on the agent's node."),),
             class_limits=(Grant((NAMESPACES,), _READ, reason="How much longer their pods may run."),),
-            pod_events=(Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),),
+            pod_events=(Grant((EVENTS,), ("create",), reason="Warnings about pods, and receipts of their energy."),),
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)
@@ -240,4 +244,5 @@ VIEWER: Final = Permissions(
         ),
     ),
     savings=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="The ledger of savings."),),
+    energy_factors=(Grant((CONFIG_MAPS,), ("get",), by_name=True, reason="What a kWh costs and emits."),),
 )

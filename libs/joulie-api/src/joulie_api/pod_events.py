@@ -1,4 +1,4 @@
-"""Warnings about pods, as Events in their namespaces.
+"""Events about pods, in their namespaces: warnings, and what is told once.
 
 An Event is best effort: a full queue drops the oldest, one that cannot be written is dropped, and one that was written
 is not repeated for a while, since a pod that is restarted brings the same warnings again.
@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from joulie_api.client import KubeClient
-from joulie_api.errors import KubeError
+from joulie_api.errors import AlreadyExists, KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.resources import EVENTS, PODS
 from joulie_core.text import printable
@@ -26,7 +26,7 @@ _INTERVAL_S: Final = 0.2
 #: What the API server takes as a message.
 _LONGEST_MESSAGE: Final = 1024
 #: Names of events are that of their pod and a number; the API server takes 253 characters.
-_NAME_LIMIT: Final = 220
+_NAME_LIMIT: Final = 200
 
 _log = structlog.get_logger()
 
@@ -34,8 +34,8 @@ _Key = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PodWarning:
-    """One warning about a pod."""
+class PodEvent:
+    """What is told about a pod."""
 
     namespace: str
     pod: str
@@ -43,6 +43,9 @@ class PodWarning:
     #: In CamelCase.
     reason: str
     message: str
+    is_warning: bool = True
+    #: Name of the Event, which the API server takes once; empty: each has another.
+    name: str = ""
 
 
 class PodEvents:
@@ -62,14 +65,14 @@ class PodEvents:
         self._node = node
         self._wall_time = wall_time
         self._interval_s = interval_s
-        self._waiting: OrderedDict[_Key, PodWarning] = OrderedDict()
+        self._waiting: OrderedDict[_Key, PodEvent] = OrderedDict()
         #: When each was queued last.
         self._recent: OrderedDict[_Key, float] = OrderedDict()
         self._wake = asyncio.Event()
         self._written = 0
         self._failures = FailureLog(_log, failed="event write failed", recovered="event write recovered")
 
-    def record(self, event: PodWarning) -> None:
+    def record(self, event: PodEvent) -> None:
         """Queue an Event, unless an equal one was queued lately."""
         now, key = self._wall_time(), (event.namespace, event.pod, event.pod_uid, event.reason, event.message)
         if not event.namespace or not event.pod:
@@ -90,13 +93,15 @@ class PodEvents:
             _, event = self._waiting.popitem(last=False)
             try:
                 await self._client.create(EVENTS, self._body(event), event.namespace)
+            except AlreadyExists:
+                self._failures.recovered()
             except KubeError as error:
                 self._failures.failed(error)
             else:
                 self._failures.recovered()
             await asyncio.sleep(self._interval_s)
 
-    def _body(self, event: PodWarning) -> dict[str, Any]:
+    def _body(self, event: PodEvent) -> dict[str, Any]:
         self._written += 1
         now = self._wall_time()
         time = rfc3339(now, timespec="seconds")
@@ -104,7 +109,7 @@ class PodEvents:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": made_up, "namespace": event.namespace},
+            "metadata": {"name": event.name or made_up, "namespace": event.namespace},
             "involvedObject": {
                 "apiVersion": PODS.api_version,
                 "kind": PODS.kind,
@@ -112,7 +117,7 @@ class PodEvents:
                 "uid": event.pod_uid,
                 "namespace": event.namespace,
             },
-            "type": "Warning",
+            "type": "Warning" if event.is_warning else "Normal",
             "reason": event.reason,
             "message": printable(event.message, _LONGEST_MESSAGE),
             "count": 1,
@@ -122,6 +127,11 @@ class PodEvents:
             "reportingComponent": self._component,
             "reportingInstance": self._node,
         }
+
+
+def name_of_once(pod: str, uid: str, what: str) -> str:
+    """Return the name of an Event that is to be written once about this pod; `what`: a word for it."""
+    return f"{pod[:_NAME_LIMIT].rstrip('.-')}.{what}.{uid}"
 
 
 def _add(entries: OrderedDict[_Key, Any], key: _Key, value: Any) -> None:

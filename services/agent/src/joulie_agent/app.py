@@ -29,6 +29,7 @@ from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.energy.cgroups import read_cpu_times
 from joulie_agent.energy.follow import EnergyFollower, EnergySources
 from joulie_agent.energy.metrics import energy_families
+from joulie_agent.energy.receipts import Receipts, write_receipts
 from joulie_agent.holders.answer import fetch_answer, now_socket
 from joulie_agent.holders.cluster import NodePodsWatch
 from joulie_agent.holders.follow import HoldersFollower, HolderSources
@@ -74,7 +75,10 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             client, scope, settings.default_route, wake=workers.wake, moved=workers.move, budgets=budgets
         )
         watch = _watch_pods(app, settings, client)
-        energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory)
+        receipts = None
+        if settings.energy_receipts and watch is not None:
+            receipts = write_receipts(app, client, SERVICE, settings.node_name, watch.unreadable_pods)
+        energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory, receipts=receipts)
         follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
         shadow = _shadow_limits(app, settings, client, host, follower, informers=informers) if follower else None
         starts = _follow_starts(app, settings, client, watch, host, changed=partial(workers.wake, settings.node_name))
@@ -158,6 +162,7 @@ def _follow_energy(
     *,
     informers: Informers,
     inventory: Inventory,
+    receipts: Receipts | None,
 ) -> EnergyFollower | None:
     """Start to add up the energy of this machine by pod, if that is set and its hardware is this agent's."""
     if watch is None or not settings.energy_by_pod or not isinstance(host, HostBackend):
@@ -168,9 +173,9 @@ def _follow_energy(
         return node_curves(view_from_status(hardware.model.status, inventory)) if hardware else None
 
     cpu_times = partial(read_cpu_times, Path(settings.host_cgroup_root))
-    follower = EnergyFollower(EnergySources(host.read_counters, cpu_times, watch.current_pods, curves))
-    series = partial(energy_families, settings.node_name, follower)
-    app.registry.register(NodeSeriesCollector(series))
+    sources = EnergySources(host.read_counters, cpu_times, watch.current_pods, curves)
+    follower = EnergyFollower(sources, receipts=receipts)
+    app.registry.register(NodeSeriesCollector(partial(energy_families, settings.node_name, follower)))
     app.spawn("energy by pod", follower.run())
     return follower
 

@@ -124,6 +124,11 @@ class AgentSettings(ServiceSettings):
 
     host_cgroup_root: str = "/host-cgroup"
     """Mount point of the node's /sys/fs/cgroup, for the CPU time of pods, if ENERGY_BY_POD is set."""
+
+    energy_receipts: bool = False
+    """Create an Event about each pod that has ended, with its energy; see docs/energy-by-pod.md. Needs ENERGY_BY_POD.
+    Off by default, since it takes the right to create Events, and is a write for each pod."""
+
     class_limits: ClassLimits | None = None
     """Limits of GPUs by the class of their holders: `Shadow` computes and shows what they would be and sets nothing;
     `Enforce` also sets those of clocks, where the owners of all pods on the GPU consent; `Off` does neither. Both need
@@ -243,6 +248,8 @@ class AgentSettings(ServiceSettings):
             faults.append("HOLDERS_SOCKET is for AGENT_MODE daemonset: a pool agent follows no GPU of its machine")
         if self.agent_mode is AgentMode.POOL and self.energy_by_pod:
             faults.append("ENERGY_BY_POD is for AGENT_MODE daemonset: a pool agent reads no counter of its machine")
+        if self.energy_receipts and not self.energy_by_pod:
+            faults.append("ENERGY_RECEIPTS is set and ENERGY_BY_POD is not: there is no energy to write receipts of")
         faults += self._class_limit_faults()
         if self.agent_mode is AgentMode.POOL:
             faults += self._shard_faults()

@@ -15,7 +15,7 @@ from joulie_agent.class_limits.metrics import start_families
 from joulie_agent.class_limits.starts import NOT_LIFTED, ContainerStarts, StartSources
 from joulie_api.container_starts import HookState
 from joulie_api.failures import Failures
-from joulie_api.pod_events import PodWarning
+from joulie_api.pod_events import PodEvent
 from joulie_containers.start_hook.controller import AskOutcome, ControllerLink, listening
 from joulie_core.demand import WorkloadClass
 from joulie_core.held_as import HeldAs
@@ -186,7 +186,7 @@ async def test_a_limit_that_is_left_is_an_event_of_the_pod_alone_that_has_the_gp
         assert await node.ask("serve") is AskOutcome.ANSWERED
         assert await node.ask("other") is AskOutcome.ANSWERED
     message = f"A container was started while its GPU, GPU-a, was limited by class: {stuck}"
-    assert node.warnings == [PodWarning("ml", "serve", "uid-serve", NOT_LIFTED, message)]
+    assert node.warnings == [PodEvent("ml", "serve", "uid-serve", NOT_LIFTED, message)]
     series = [sample.value for family in start_families("n1", node.starts) for sample in family.samples]
     assert series[-1] == 1
 

@@ -2,6 +2,8 @@
 
 import math
 import random
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +11,7 @@ from joulie_agent.energy.cgroups import NoCgroups
 from joulie_agent.energy.counters import HostCounters
 from joulie_agent.energy.follow import INTERVAL_S, MOST_WORKLOADS, EnergyFollower, EnergySource, EnergySources
 from joulie_agent.energy.metrics import energy_families
+from joulie_agent.energy.receipts import Receipts, ReceiptSources
 from joulie_core.attribution.cpu_times import CpuTimes
 from joulie_core.attribution.energy import EnergyKind
 from joulie_core.attribution.packages import ZoneCounter
@@ -56,12 +59,14 @@ class Machine:
         self.curves = CURVES
         self.no_cgroups = None
         self.now = 1000.0
+        self.events = []
         self.restart()
 
     def restart(self):
         """Start the agent again."""
         sources = EnergySources(self.counters, self.times, lambda: self.pods, lambda: self.curves)
-        self.follower = EnergyFollower(sources, lambda: self.now)
+        receipts = Receipts(ReceiptSources(list, lambda: self.now, self.events.append))
+        self.follower = EnergyFollower(sources, lambda: self.now, receipts=receipts)
 
     async def counters(self):
         zones = {
@@ -313,3 +318,52 @@ async def test_the_series_have_the_sums_with_their_labels(machine):
     unknown = (("device", "cpu"), ("node", "n1"))
     assert samples["joulie_node_energy_unknown_seconds_total", *unknown] == 0.0
     assert samples["joulie_energy_source_available", ("node", "n1"), ("source", "cpu_time")] == 1.0
+
+
+def figures(message, device):
+    """Return the joules of a receipt by kind, as point and bounds."""
+    found = re.findall(rf"{device} ([0-9.]+) J \(([0-9.]+) to ([0-9.]+) J\), (\w+)", message)
+    return {kind: tuple(map(float, joules)) for *joules, kind in found}
+
+
+async def test_the_receipt_of_a_pod_is_the_energy_of_its_workload_on_cpus_and_gpus(machine):
+    machine.gpu_mj["GPU-0"] = 0
+    await machine.read(4)
+    machine.start("web")
+    machine.held = (held("GPU-0", "web"),)
+    await machine.read(10, watts=150.0, cpus=20.0)
+    machine.end("web")
+    machine.held = (held("GPU-0"),)
+    await machine.read(10)
+
+    (event,) = machine.events
+    assert (event.namespace, event.pod, event.pod_uid, event.is_warning) == ("team", "web", "uid-web", False)
+    for device, kind in ((CPU, "CPU"), (GPU, "GPU")):
+        of_workload = {
+            energy: (sums.joules, sums.lower_joules, sums.upper_joules)
+            for (owner, energy), sums in machine.follower.totals[device].workloads.items()
+            if owner == PodOwner("team", "deployment/web")
+        }
+        assert figures(event.message, kind) == {key: pytest.approx(of_workload[key], abs=0.06) for key in of_workload}
+        assert of_workload
+    await machine.read(10)
+    assert len(machine.events) == 1
+
+
+async def test_an_agent_that_starts_again_repeats_no_receipt_and_makes_up_none(machine):
+    machine.start("old")
+    machine.start("web")
+    await machine.read(4, cpus=2.0)
+    machine.end("old")
+    await machine.read(8, cpus=2.0)
+    assert [event.pod for event in machine.events] == ["old"]
+
+    machine.pods = {**machine.pods, "team/old": replace(pod("old"), active=False)}
+    machine.restart()
+    await machine.read(4, cpus=2.0)
+    machine.end("web")
+    await machine.read(8)
+
+    assert [event.pod for event in machine.events] == ["old", "web"]
+    assert "Since " in machine.events[1].message
+    assert figures(machine.events[1].message, "CPU")["allocated"][2] <= 4 * 10 * 200.0

@@ -6,11 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from joulie_api.energy_factors import EnergyFactors
 from joulie_api.errors import DecodeError
 from joulie_api.resources import TELEMETRY_PROFILES
 from joulie_api.wire import decode_kind
 from joulie_cli.arguments import add_verb, cluster_options, format_option, namespace_option
 from joulie_cli.cluster import connect
+from joulie_cli.factors import (
+    GRAMS_PER_KILOGRAM,
+    RELEASE_NAMESPACE,
+    FactorsFound,
+    described,
+    factors_data,
+    find_factors,
+    kind_of,
+)
 from joulie_cli.layout import Cell, Line, TableColumn, age, line, paragraph, table
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_cli.views import Raw
@@ -45,15 +55,16 @@ class EnergyRow:
     kind: str
     energy: EnergySum
 
-    def data(self) -> dict[str, Any]:
-        """Return the row for JSON and YAML."""
+    def data(self, factors: EnergyFactors) -> dict[str, Any]:
+        """Return the row for JSON and YAML, with money and emissions as far as their factors are given."""
         named = {"namespace": self.namespace, **({"workload": self.workload} if self.workload else {})}
         sums = {
             "joules": self.energy.joules,
             "lowerJoules": self.energy.lower_joules,
             "upperJoules": self.energy.upper_joules,
         }
-        return {**named, "device": self.device, "kind": self.kind, **sums}
+        counted = {name: _times(self.energy, each_kwh) for name, each_kwh in _multipliers(factors).items()}
+        return {**named, "device": self.device, "kind": self.kind, **sums, **counted}
 
 
 def add_parser(verbs: Any) -> None:
@@ -67,6 +78,7 @@ def add_parser(verbs: Any) -> None:
         "GPUs. measured: one pod held the GPU. allocated: a rule has split the energy, and FROM and TO are its bounds. "
         "Idle energy, and energy of which it is not known which pod it was for, are told apart. Each node reports its "
         "40 largest sums; what the others had is other. For a certain time ask Prometheus: docs/energy-by-pod.md. "
+        "Money and CO2e are shown where the ConfigMap joulie-energy-factors has what a kWh costs and emits. "
         "Taken from the reports of the agents, which add it up if the chart has agent.energyByPod.enabled.",
         example="kubectl joulie energy -n ml\nkubectl joulie energy --by namespace",
         parents=[cluster_options(), namespace_option(all_of_them=True), format_option(wide=False)],
@@ -74,12 +86,17 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--by", choices=(_BY_WORKLOAD, _BY_NAMESPACE), default=_BY_WORKLOAD, help="sums; workload by default"
     )
+    parser.add_argument(
+        "--release-namespace", default=RELEASE_NAMESPACE, metavar="NAME",
+        help=f"namespace of the ConfigMap joulie-energy-factors; {RELEASE_NAMESPACE} by default",
+    )  # fmt: skip
 
 
 async def run(options: Namespace) -> ExitCode:
     """Print the energy."""
     async with connect(options) as cluster:
         found = await cluster.read(TELEMETRY_PROFILES, _report_of)
+        counted = await find_factors(cluster, options.release_namespace)
     unreadable = [each for each in found if isinstance(each, DecodeError)]
     reports = {
         name: report
@@ -90,11 +107,29 @@ async def run(options: Namespace) -> ExitCode:
         raise CliError("no agent adds up energy by pod", "set agent.energyByPod.enabled of the chart")
     rows = _rows(reports.values(), options.by, options.namespace)
     data = {
-        "workloads": [each.data() for each in rows],
+        "workloads": [each.data(counted.factors) for each in rows],
+        "factors": factors_data(counted.factors),
         "nodes": {name: report.dump() for name, report in sorted(reports.items())},
     }
-    show(options, data, lambda width: _lines(rows, reports, unreadable, width))
+    show(options, data, lambda width: _lines(rows, reports, unreadable, counted, width))
+    if counted.error is not None:
+        raise counted.error
     return ExitCode.OK
+
+
+def _multipliers(factors: EnergyFactors) -> dict[str, float]:
+    """Return what a kWh is multiplied by, by the name of the product."""
+    found = {}
+    if factors.price is not None:
+        found["money"] = factors.price.per_kwh
+    if factors.emissions is not None:
+        found["co2eKilograms"] = factors.emissions.grams_per_kwh / GRAMS_PER_KILOGRAM
+    return found
+
+
+def _times(energy: EnergySum, each_kwh: float) -> dict[str, float]:
+    named = (("lower", energy.lower_joules), ("point", energy.joules), ("upper", energy.upper_joules))
+    return {name: joules / JOULES_PER_KWH * each_kwh for name, joules in named}
 
 
 def _report_of(raw: Raw) -> tuple[str, EnergyReport | None] | DecodeError:
@@ -123,20 +158,33 @@ def _lines(
     rows: Sequence[EnergyRow],
     reports: Mapping[str, EnergyReport],
     unreadable: Sequence[DecodeError],
+    counted: FactorsFound,
     width: int | None,
 ) -> list[Line]:
-    lines = table(_COLUMNS, map(_cells, rows), width) if rows else [line("No pod has had energy yet.")]
+    factors = counted.factors
+    columns = (*_COLUMNS, *(TableColumn(title, right=True) for title in _titles(factors)))
+    cells = (_cells(row, factors) for row in rows)
+    lines = table(columns, cells, width) if rows else [line("No pod has had energy yet.")]
     lines.append(line())
-    for text in (*_ends(reports), *map(str, unreadable)):
+    notes = [counted.note] if counted.note else []
+    for text in (*_ends(reports), *described(factors), *notes, *map(str, unreadable)):
         lines += paragraph(text, width=width)
     return lines
 
 
-def _cells(row: EnergyRow) -> tuple[Cell, ...]:
+def _titles(factors: EnergyFactors) -> Iterator[str]:
+    if factors.price is not None:
+        yield factors.price.currency or "MONEY"
+    if factors.emissions is not None:
+        yield f"kgCO2e {kind_of(factors.emissions)}"
+
+
+def _cells(row: EnergyRow, factors: EnergyFactors) -> tuple[Cell, ...]:
     energy = row.energy
     kwh = (f"{joules / JOULES_PER_KWH:.3f}" for joules in (energy.joules, energy.lower_joules, energy.upper_joules))
     names = (row.namespace or "-", row.workload or "-", row.device, row.kind)
-    return tuple(map(Cell, (*names, *kwh)))
+    products = (f"{energy.joules / JOULES_PER_KWH * each_kwh:.2f}" for each_kwh in _multipliers(factors).values())
+    return tuple(map(Cell, (*names, *kwh, *products)))
 
 
 def _ends(reports: Mapping[str, EnergyReport]) -> Iterator[str]:

@@ -6,21 +6,30 @@ import re
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from joulie_api.energy_factors import EmissionsFactor, EnergyFactors, EnergyPrice
 from joulie_api.errors import NotFound
 from joulie_api.resources import CONFIG_MAPS
 from joulie_api.savings import LEDGER_NAME, read_ledger
 from joulie_cli.arguments import add_verb, cluster_options, format_option
-from joulie_cli.cluster import connect
-from joulie_cli.layout import Cell, Line, TableColumn, age, line, pairs, table
+from joulie_cli.cluster import ClusterReader, connect
+from joulie_cli.factors import (
+    GRAMS_PER_KILOGRAM,
+    RELEASE_NAMESPACE,
+    FactorsFound,
+    described,
+    factors_data,
+    find_factors,
+    kind_of,
+)
+from joulie_cli.layout import Cell, Line, TableColumn, age, line, pairs, paragraph, table
 from joulie_cli.output import CliError, ExitCode, show
 from joulie_core.savings import EstimateRange, LedgerPeriod, Lever, SavingsLedger, SavingsSum
 from joulie_core.savings.ledger import MOST_DAYS, NO_SUM, LeverSums
 from joulie_core.units import JOULES_PER_KWH
 
-_NAMESPACE: Final = "joulie-system"
 _SINCE: Final = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hd])")
 _COLUMNS: Final = (
     TableColumn("LEVER"),
@@ -41,9 +50,7 @@ class SavingsReport:
     now_s: float
     #: Where the time begins: not before the ledger does.
     start_s: float
-    #: For each kWh, in any currency, and in grams of CO2e; None: not counted.
-    price: float | None = None
-    grams: float | None = None
+    counted: FactorsFound = field(default_factory=FactorsFound)
 
     @property
     def total(self) -> EstimateRange:
@@ -65,6 +72,7 @@ class SavingsReport:
 
     def data(self) -> dict[str, Any]:
         """Return the report for JSON and YAML."""
+        price, emissions = self.counted.factors.price, self.counted.factors.emissions
         levers = {lever.value: _sum_data(self.sums.get(lever, NO_SUM)) for lever in Lever}
         return {
             "sinceSeconds": self.start_s,
@@ -72,8 +80,9 @@ class SavingsReport:
             "levers": levers,
             "total": _range_data(self.total, JOULES_PER_KWH),
             "lastHourWatts": None if self.power_watts is None else _range_data(self.power_watts, 1.0),
-            "money": self._counted(self.price),
-            "co2eKilograms": self._counted(None if self.grams is None else self.grams / 1_000.0),
+            "money": self._counted(None if price is None else price.per_kwh),
+            "co2eKilograms": self._counted(None if emissions is None else emissions.grams_per_kwh / GRAMS_PER_KILOGRAM),
+            "factors": factors_data(self.counted.factors),
         }
 
 
@@ -96,10 +105,21 @@ def add_parser(verbs: Any) -> None:
         "--since", type=_since, default=7.0 * LedgerPeriod.DAY.seconds, metavar="TIME",
         help=f"hours or days back, as 12h or 7d, the default; up to {MOST_DAYS}d, days beyond 8 whole in UTC",
     )  # fmt: skip
-    parser.add_argument("--price", type=_amount, metavar="PRICE", help="of a kWh, in your currency")
-    parser.add_argument("--grams-per-kwh", type=_amount, metavar="GRAMS", help="CO2e of a kWh of your supply")
     parser.add_argument(
-        "-n", "--namespace", default=_NAMESPACE, metavar="NAME", help=f"of the operator; {_NAMESPACE} by default"
+        "--price",
+        type=_amount,
+        metavar="PRICE",
+        help="of a kWh, in your currency; else of the ConfigMap joulie-energy-factors",
+    )
+    parser.add_argument(
+        "--grams-per-kwh", type=_amount, metavar="GRAMS", help="CO2e of a kWh of your supply; else of that ConfigMap"
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default=RELEASE_NAMESPACE,
+        metavar="NAME",
+        help=f"of the operator; {RELEASE_NAMESPACE} by default",
     )
 
 
@@ -114,11 +134,25 @@ async def run(options: Namespace) -> ExitCode:
                 "the chart's operator.savings.enabled begins it; -n names another namespace of the operator",
             ) from error
         ledger = read_ledger(raw)
+        counted = await _factors(options, cluster)
     now_s = time.time()
     start_s = max(now_s - options.since, ledger.begun_s)
-    found = SavingsReport(ledger, ledger.since(start_s), now_s, start_s, options.price, options.grams_per_kwh)
+    found = SavingsReport(ledger, ledger.since(start_s), now_s, start_s, counted)
     show(options, found.data(), lambda width: _lines(found, width))
+    if counted.error is not None:
+        raise counted.error
     return ExitCode.OK
+
+
+async def _factors(options: Namespace, cluster: ClusterReader) -> FactorsFound:
+    """Return the factors of the options, and of the ConfigMap what they do not name."""
+    price = None if options.price is None else EnergyPrice(options.price)
+    emissions = None if options.grams_per_kwh is None else EmissionsFactor(options.grams_per_kwh)
+    if price is not None and emissions is not None:
+        return FactorsFound(EnergyFactors(price, emissions))
+    found = await find_factors(cluster, options.namespace)
+    known = found.factors
+    return replace(found, factors=EnergyFactors(price or known.price, emissions or known.emissions))
 
 
 def _since(text: str) -> float:
@@ -151,7 +185,8 @@ def _lines(found: SavingsReport, width: int | None) -> list[Line]:
     rows = [_row(lever.value, found.sums.get(lever, NO_SUM)) for lever in Lever]
     unknown_s = max((each.unknown_s for each in found.sums.values()), default=0.0)
     rows.append(_row(_TOTAL, SavingsSum(found.total, unknown_s)))
-    return [*table(_COLUMNS, rows, width), line(), *pairs(_fields(found), width)]
+    note = paragraph(found.counted.note, width=width) if found.counted.note else []
+    return [*table(_COLUMNS, rows, width), line(), *pairs(_fields(found), width), *note]
 
 
 def _row(name: str, found: SavingsSum) -> list[Cell]:
@@ -165,10 +200,15 @@ def _fields(found: SavingsReport) -> Iterator[tuple[str, str]]:
     power = found.power_watts
     yield "Last hour", "unknown" if power is None else f"{_interval(power, '.0f')} W"
     kwh = found.total.times(1.0 / JOULES_PER_KWH)
-    if found.price is not None:
-        yield "Money", _interval(kwh.times(found.price), ".2f")
-    if found.grams is not None:
-        yield "CO2e", f"{_interval(kwh.times(found.grams / 1_000.0), '.1f')} kg"
+    price, emissions = found.counted.factors.price, found.counted.factors.emissions
+    if price is not None:
+        yield "Money", f"{_interval(kwh.times(price.per_kwh), '.2f')} {price.currency or ''}".rstrip()
+    if emissions is not None:
+        kilograms = kwh.times(emissions.grams_per_kwh / GRAMS_PER_KILOGRAM)
+        yield "CO2e", f"{_interval(kilograms, '.1f')} kg, {kind_of(emissions)}"
+    for text in described(found.counted.factors):
+        name, _, value = text.partition(": ")
+        yield f"{name} by", value
 
 
 def _interval(found: EstimateRange, form: str) -> str:

@@ -27,7 +27,7 @@ from joulie_api.container_starts import (
 from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
-from joulie_api.pod_events import PodWarning
+from joulie_api.pod_events import PodEvent
 from joulie_core.holders.held import NodePods, held_devices
 from joulie_core.holders.pod_gpus import StartingPod, gpus_of_pod, requests_no_gpu
 from joulie_core.holders.records import DeviceListing, NodeGpu, NoListing
@@ -52,7 +52,7 @@ class StartSources:
     pods: Callable[[], NodePods | None]
     gpus: Callable[[], Sequence[NodeGpu]]
     #: Takes a warning about a pod.
-    warn: Callable[[PodWarning], None]
+    warn: Callable[[PodEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class ContainerStarts:
         uuid, text = min(found.items())
         more = f"; {len(found) - 1} more" if len(found) > 1 else ""
         message = f"A container was started while {which}, {uuid}, was limited by class: {text}{more}"
-        self._sources.warn(PodWarning(start.namespace, start.pod, start.uid, NOT_LIFTED, message))
+        self._sources.warn(PodEvent(start.namespace, start.pod, start.uid, NOT_LIFTED, message))
 
 
 def _answer(question: _Question) -> None:

@@ -17,6 +17,7 @@ import structlog
 
 from joulie_agent.energy.cgroups import NoCgroups
 from joulie_agent.energy.counters import HostCounters
+from joulie_agent.energy.receipts import Receipts
 from joulie_api.failure_log import FailureLog
 from joulie_core.attribution.counters import from_millijoules
 from joulie_core.attribution.cpu_times import CpuTimes
@@ -83,6 +84,7 @@ class EnergyFollower:
         sources: what it is taken from.
         clock: monotonic seconds; None takes the event loop's.
         wall_time: seconds since the epoch.
+        receipts: gets the energy of each pod; None where no receipts are written.
     """
 
     def __init__(
@@ -90,8 +92,10 @@ class EnergyFollower:
         sources: EnergySources,
         clock: Callable[[], float] | None = None,
         wall_time: Callable[[], float] = time.time,
+        receipts: Receipts | None = None,
     ) -> None:
         self._sources = sources
+        self._receipts = receipts
         self._since_s = wall_time()
         self._clock = clock or asyncio.get_running_loop().time
         self._totals = dict.fromkeys(MeteredDevice, EnergyTotals())
@@ -139,8 +143,12 @@ class EnergyFollower:
         counters, times = await asyncio.gather(self._sources.counters(), asyncio.to_thread(self._sources.cpu_times))
         pods, curves = self._sources.pods(), self._sources.curves()
         self._remember(pods)
+        if self._receipts is not None:
+            self._receipts.looked(pods)
         await self._take_packages(counters, None if isinstance(times, NoCgroups) else times, curves)
         self._take_gpus(counters)
+        if self._receipts is not None:
+            self._receipts.write()
         self._missing = _lacking(counters, times, pods, curves, self._holds)
         for source in EnergySource:
             if source in self._missing:
@@ -149,10 +157,12 @@ class EnergyFollower:
                 self._failures.recovered(source=source)
 
     def _remember(self, pods: Mapping[str, NodePod] | None) -> None:
+        found = (pods or {}).values()
+        # The UID of the cgroup may be an annotation, which names no other pod's.
         owners = {
             uid: PodOwner(pod.namespace, pod.workload)
-            for pod in (pods or {}).values()
-            for uid in (pod.uid, pod.cgroup_uid)
+            for named in ([(pod.cgroup_uid, pod) for pod in found], [(pod.uid, pod) for pod in found])
+            for uid, pod in named
             if uid
         }
         self._owners = [*self._owners, owners][-_REMEMBERED:]
@@ -175,6 +185,7 @@ class EnergyFollower:
         self._add(
             MeteredDevice.CPU,
             stated_packages(before, reading, model, longest_seconds=LONGEST_S, fitted_watts=fitted),
+            reading.at_seconds - before.at_seconds,
         )
 
     async def _fit(self, model: PackagesModel) -> None:
@@ -191,7 +202,7 @@ class EnergyFollower:
             return
         before, after = self._gpus.pop(0), self._gpus[0]
         for uuid in sorted({*(before.gpus_mj or {}), *(after.gpus_mj or {})}):
-            self._add(MeteredDevice.GPU, self._of_gpu(uuid, before, after))
+            self._add(MeteredDevice.GPU, self._of_gpu(uuid, before, after), after.at_s - before.at_s)
         self._holds = self._holds.since(after.at_s)
 
     def _of_gpu(self, uuid: str, before: HostCounters, after: HostCounters) -> StatedEnergy:
@@ -203,7 +214,9 @@ class EnergyFollower:
         energy = device_energy(readings, holds, most_watts=GPU_BOUND_WATTS, longest_seconds=LONGEST_S)
         return StatedEnergy(energy.holders, energy.idle_joules, energy.unattributed_joules, energy.unknown_seconds)
 
-    def _add(self, kind: MeteredDevice, stated: StatedEnergy) -> None:
+    def _add(self, kind: MeteredDevice, stated: StatedEnergy, seconds: float) -> None:
+        if self._receipts is not None:
+            self._receipts.add(kind, stated, seconds)
         owners = {uid: owner for known in self._owners for uid, owner in known.items()}
         totals = self._totals[kind].plus(stated, owners, most_owners=MOST_WORKLOADS)
         self._totals = {**self._totals, kind: totals}

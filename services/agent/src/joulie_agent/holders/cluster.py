@@ -5,7 +5,7 @@ minute, or 70 s more on a watch that is open and quiet, there is none. An object
 cluster without ResourceSlices, or that does not let them be read, has none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -116,6 +116,10 @@ class NodePodsWatch:
     def current_pods(self) -> Mapping[str, NodePod] | None:
         """Return the pods; None while they are not known."""
         return None if self._pods.is_stale(TOLERANCE_S) else _valid(self._pods)
+
+    def unreadable_pods(self) -> Collection[str]:
+        """Return the keys of pods that are there and cannot be decoded."""
+        return self._pods.invalid
 
     def current(self) -> NodePods | None:
         """Return the pods and the devices of ResourceSlices; None while they are not known."""

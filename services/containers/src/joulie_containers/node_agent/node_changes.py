@@ -12,7 +12,7 @@ import msgspec
 from joulie_api.client import KubeClient
 from joulie_api.decoding import decode
 from joulie_api.errors import Conflict, KubeError
-from joulie_api.pod_events import PodEvents, PodWarning
+from joulie_api.pod_events import PodEvent, PodEvents
 from joulie_api.resources import NODES
 from joulie_api.wire.metadata import WireObject
 from joulie_api.wire.quantities import WireQuantities, quantities
@@ -127,7 +127,7 @@ class NodeChanges:
     async def record_events(self, request: pb.EventsRequest) -> pb.Nothing:
         """Queue warning Events of pods."""
         for event in request.events:
-            self._events.record(PodWarning(event.namespace, event.pod, event.pod_uid, event.reason, event.message))
+            self._events.record(PodEvent(event.namespace, event.pod, event.pod_uid, event.reason, event.message))
         return pb.Nothing()
 
     async def health_check(self, request: pb.Nothing) -> pb.HealthCheckReply:
