@@ -23,6 +23,8 @@ from joulie_api.resources import (
     NODE_TWINS,
     NODES,
     PODS,
+    POWER_DOMAINS,
+    POWER_EVENTS,
     SECRETS,
     TELEMETRY_PROFILES,
     Resource,
@@ -44,6 +46,7 @@ class Token(Enum):
     POOL = "pool agent"
     EXTENDER = "extender"
     OUT_OF_BAND = "out-of-band service"
+    VEN = "VEN"
     RESTORE = "hooks of `helm uninstall`"
 
 
@@ -53,7 +56,11 @@ ROLE: Final = "refused by its role"
 #: Refused by a policy of the chart, by the policy's name in the releases of the tests.
 OPERATOR, AGENT, OUT_OF_BAND = "joulie-operator", "joulie-agent", "joulie-outofband"
 POOL, POOL_NODES = "pool-joulie-agent", "pool-joulie-agent-nodes"
-RESTORE = "joulie-restore"
+RESTORE, VEN = "joulie-restore", "joulie-ven"
+#: PowerEvents: one that the VEN wrote, and two of people, of which one has a name as the VEN's.
+VEN_EVENT, PERSONS_EVENT, NAMED_AS_VENS = "openadr-1", "call-1", "openadr-2"
+#: The PowerDomain of the VEN.
+SITE = "site"
 
 
 @dataclass(frozen=True, slots=True)
@@ -642,6 +649,67 @@ def _resource_manager() -> tuple[Statement, ...]:
     )
 
 
+def power_event(name: str, manager: str | None, domain: str = SITE, **metadata: Any) -> dict[str, Any]:
+    """Return a PowerEvent; a manager is that of its label."""
+    marked = {} if manager is None else {"labels": {"app.kubernetes.io/managed-by": manager}}
+    spec = {"domain": domain, "limitWatts": 1_000, "standing": True}
+    return _object(POWER_EVENTS, name, metadata={**marked, **metadata}, spec=spec)
+
+
+def _ven() -> tuple[Statement, ...]:
+    token, events, own, label = Token.VEN, POWER_EVENTS, "joulie-ven", "app.kubernetes.io/managed-by"
+    lower = {"spec": {"limitWatts": 1}}
+
+    def create(attempt: str, answer: str, body: Mapping[str, Any], says: str = "") -> Statement:
+        return Statement(token, attempt, answer, "POST", events.collection_path(), body, says=says)
+
+    return (
+        create("create a PowerEvent as it writes them", PERMITTED, power_event("openadr-3", own)),
+        create("create one without its label", VEN, power_event("openadr-3", None), f"{label}=:"),
+        create("create one with another name", VEN, power_event("call-2", own), "names of its own PowerEvents"),
+        create("create one for another PowerDomain", VEN, power_event("openadr-3", own, "hall"), "spec.domain=hall"),
+        create(
+            "create one with a finalizer",
+            VEN,
+            power_event("openadr-3", own, finalizers=["example.com/a"]),
+            "metadata.finalizers=[example.com/a]",
+        ),
+        _patch(token, "change its PowerEvent", PERMITTED, events, VEN_EVENT, lower),
+        _patch(token, "change that of a person", VEN, events, PERSONS_EVENT, lower, says="powerevents call-1"),
+        _patch(
+            token,
+            "give that of a person its label",
+            VEN,
+            events,
+            NAMED_AS_VENS,
+            {"metadata": {"labels": {label: own}}},
+            says=f"{label}={own}, before :",
+        ),
+        _patch(
+            token,
+            "move its PowerEvent to another PowerDomain",
+            VEN,
+            events,
+            VEN_EVENT,
+            {"spec": {"domain": "hall"}},
+            says="spec.domain=hall",
+        ),
+        Statement(token, "delete its PowerEvent", PERMITTED, "DELETE", events.object_path(VEN_EVENT)),
+        Statement(
+            token,
+            "delete that of a person",
+            VEN,
+            "DELETE",
+            events.object_path(PERSONS_EVENT),
+            says="may not delete powerevents call-1",
+        ),
+        Statement(token, "delete all PowerEvents", ROLE, "DELETE", events.collection_path()),
+        _patch(token, "write the status of its PowerEvent", ROLE, events, VEN_EVENT, {}, subresource="status"),
+        _patch(token, "write a PowerDomain", ROLE, POWER_DOMAINS, SITE, {}),
+        Statement(token, "read a Secret", ROLE, "GET", SECRETS.object_path("bmc", NAMESPACE)),
+    )
+
+
 def _others() -> tuple[Statement, ...]:
     pool, extender, bmc, hook = Token.POOL, Token.EXTENDER, Token.OUT_OF_BAND, Token.RESTORE
     awake = {"metadata": {"annotations": {"joulie.io/awake-until": "2030-01-31T12:00:00Z"}}}
@@ -723,7 +791,7 @@ def _others() -> tuple[Statement, ...]:
     )
 
 
-STATEMENTS: Final = (*_operator(), *_agent(), *_resource_manager(), *_others())
+STATEMENTS: Final = (*_operator(), *_agent(), *_resource_manager(), *_ven(), *_others())
 
 
 def table() -> str:

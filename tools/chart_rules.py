@@ -11,7 +11,7 @@ from joulie_api.permissions import SERVICES, VIEWER, Grant
 #: Verbs that admission does not see.
 _READ: Final = frozenset({"get", "list", "watch"})
 #: Services whose writes an admission policy checks.
-_POLICED: Final = frozenset({"operator", "agent", "outofband"})
+_POLICED: Final = frozenset({"operator", "agent", "outofband", "ven"})
 #: The core group in YAML.
 _CORE: Final = '""'
 

@@ -383,6 +383,7 @@ def _ven() -> _Schema:
             "credentialsSecret": _NAME,
             "env": _service_env(VenSettings),
             "extraEnv": _ENTRIES,
+            "admissionPolicy": _closed({"enabled": _FLAG}),
             "resources": _OBJECT,
             **_PLACEMENT,
             "podAnnotations": _STRINGS,

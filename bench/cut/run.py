@@ -1,13 +1,15 @@
 """Seconds from a lower limit of the root to the read-back of each node, on a real control plane with simulated nodes.
 
-    just bench cut                                 1,000 nodes in twenty racks, three cuts of 30 %
-    just bench cut --nodes 200 --cuts 1            a smaller cluster, in two minutes
+    just bench cut                                 1,000 nodes in twenty racks, three rounds of cuts of 30 %
+    just bench cut --nodes 200 --cuts 1            a smaller cluster, in some minutes
 
 etcd, kube-apiserver, one operator, two agents for all nodes and the simulator that is their hardware, all on this
-machine. A cut takes 30 % of what all nodes may draw; the limit is raised again before the next one. `in force` of a
-node is the time from just before the write of the limit until a watch of NodePowerBudgets shows that its agent has read
-the lower limit back. `sum of caps` is when the simulator's own sum is within the limit, by a look each half second. CPU
-is that of the processes, from the write until the last node. Exit code 1 where a limit of the project is missed.
+machine. A cut takes 30 % of what all nodes may draw; all is raised again before the next one. A round has a lower limit
+of the PowerDomain, a PowerEvent that starts when it is created, and one that was created before its start. `in force`
+of a node is the time from just before the write, or from the start of the last, until a watch of NodePowerBudgets shows
+that its agent has read the lower limit back. `sum of caps` is when the simulator's own sum is within the limit, by a
+look each half second. CPU is that of the processes, from then until the last node. Exit code 1 where a limit of the
+project is missed.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -22,10 +25,11 @@ import numpy as np
 
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS
+from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodePowerBudget
 from joulie_core.labels import HW_GPU_COUNT, RACK
+from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
@@ -40,6 +44,9 @@ _RACKS: Final = 20
 _NODE_W: Final = 720
 _CUT: Final = 0.7
 _ROOT: Final = "feed"
+_EVENT: Final = "cut"
+#: From the write of an event to its start: the operator has read it by then.
+_AHEAD_S: Final = 10
 _ENV: Final = {
     Service.OPERATOR: {
         "POWER_DOMAINS": "Enforce",
@@ -50,6 +57,14 @@ _ENV: Final = {
     },
     Service.AGENT: {"POWER_BUDGETS": "On"},
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    #: By the monotonic clock.
+    at_s: float
+    #: CPU of each process until then.
+    cpu_s: Mapping[str, float]
 
 
 class Bench:
@@ -96,6 +111,14 @@ class Bench:
         """Write the limit of the root."""
         await self._client.merge_patch(POWER_DOMAINS, _ROOT, {"spec": {"limitWatts": int(watts)}})
 
+    async def event(self, watts: float, start_s: int | None) -> None:
+        """Create an event with a limit of the root; without a start it starts when it is created."""
+        spec: dict[str, Any] = {"domain": _ROOT, "limitWatts": int(watts), "standing": True}
+        if start_s is not None:
+            spec["start"] = rfc3339(start_s, "seconds")
+        body = {"apiVersion": POWER_EVENTS.api_version, "kind": "PowerEvent", "metadata": {"name": _EVENT}}
+        await self._client.create(POWER_EVENTS, {**body, "spec": spec})
+
     async def sum_w(self) -> float:
         """Return the sum of the caps of all nodes, as the simulator has them."""
         async with aiohttp.ClientSession() as session, session.get(f"{self._stack.sim_url}/state") as answer:
@@ -108,10 +131,22 @@ class Bench:
             print(f"{self._nodes} nodes, root of {self.most_w:,} W in {_RACKS} racks", flush=True)
             await self.put_tree()
             await self._until(lambda: len(self.confirmed_s) == self._nodes, "every node has answered", 600)
-            for number in range(cuts):
-                await self._cut(number + 1)
+            limit_w = _CUT * self.most_w
+            for number in range(1, cuts + 1):
+                start = self._now()
+                await self.limit(limit_w)
+                await self._cut(f"limit {number}", start)
                 await self.limit(self.most_w)
                 await self._until(self._all_raised, "limits raised again", 600)
+                start = self._now()
+                await self.event(limit_w, None)
+                await self._cut(f"event {number}, from its write", start)
+                await self._call_off()
+                start_s = int(time.time()) + _AHEAD_S
+                await self.event(limit_w, start_s)
+                await asyncio.sleep(start_s - time.time())
+                await self._cut(f"event {number}, from its start", self._now())
+                await self._call_off()
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
@@ -122,11 +157,16 @@ class Bench:
     def _all_raised(self) -> bool:
         return len(self.confirmed_s) == self._nodes and self._limits_w() > 0.99 * self.most_w
 
-    async def _cut(self, number: int) -> None:
-        limit_w = _CUT * self.most_w
-        before = self._cpu_s()
-        began = time.monotonic()
-        await self.limit(limit_w)
+    async def _call_off(self) -> None:
+        await self._client.delete(POWER_EVENTS, _EVENT)
+        await self._until(self._all_raised, "limits raised again", 600)
+
+    def _now(self) -> _Start:
+        return _Start(time.monotonic(), self._cpu_s())
+
+    async def _cut(self, name: str, start: _Start) -> None:
+        """Print the times of one cut that has begun."""
+        limit_w, began = _CUT * self.most_w, start.at_s
         held_s: float | None = None
 
         def is_done() -> bool:
@@ -140,14 +180,14 @@ class Bench:
             if held_s is None and await self.sum_w() <= limit_w:
                 held_s = time.monotonic() - began
         times = np.array([at - began for at in self.confirmed_s.values()])
-        spent = {name: after - before.get(name, 0.0) for name, after in self._cpu_s().items()}
-        print(f"cut {number}: {self.most_w:,} to {limit_w:,.0f} W")
+        spent = {process: after - start.cpu_s.get(process, 0.0) for process, after in self._cpu_s().items()}
+        print(f"{name}: {self.most_w:,} to {limit_w:,.0f} W")
         self._row("in force, p50", float(np.percentile(times, 50)), P50_S)
         self._row("in force, p99", float(np.percentile(times, 99)), P99_S)
         self._row("in force, last", float(times.max()))
         self._row("sum of caps within the limit", time.monotonic() - began if held_s is None else held_s)
-        for name, used_s in spent.items():
-            self._row(f"CPU of {name}", used_s)
+        for process, used_s in spent.items():
+            self._row(f"CPU of {process}", used_s)
 
     def _row(self, what: str, value_s: float, limit_s: float | None = None) -> None:
         result = ""

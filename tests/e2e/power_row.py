@@ -1,16 +1,11 @@
-"""A row of two racks with simulated nodes whose caps an observer adds up, for tests of power domains.
+"""A row of two racks with simulated nodes whose caps an observer adds up, for tests of power domains."""
 
-The observer reads the caps of all nodes from the simulator, twenty times a second, and nothing that Joulie says.
-"""
-
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import aiohttp
 import pytest
+from tests.e2e.power_observer import PowerObserver, observing
 from tests.e2e.system import System
 
 from joulie_api.resources import POWER_DOMAINS
@@ -22,45 +17,11 @@ RACKS = {
     "rack-2": tuple(f"xeon-8480-{number}" for number in range(3)),
 }
 MOST_W = {"row-1": 4980.0, "rack-1": 2880.0, "rack-2": 2100.0}
-_OBSERVED_EVERY_S = 0.05
 
 
-class Observer:
-    """The sums of the caps in force, and the largest of each domain since its limit was last changed."""
-
-    def __init__(self, sim_url: str) -> None:
-        self._url = f"{sim_url}/state"
-        self.sums: dict[str, float] = {}
-        self.largest: dict[str, float] = {}
-
-    async def run(self) -> None:
-        """Observe until cancelled."""
-        async with aiohttp.ClientSession() as session:
-            while True:
-                async with session.get(self._url) as answer:
-                    nodes = (await answer.json())["nodes"]
-                sums = {rack: sum(nodes[name]["capWatts"] for name in names) for rack, names in RACKS.items()}
-                self.sums = {**sums, "row-1": sum(sums.values())}
-                for name, watts in self.sums.items():
-                    self.largest[name] = max(self.largest.get(name, 0.0), watts)
-                await asyncio.sleep(_OBSERVED_EVERY_S)
-
-    def forget_of(self, *domains: str) -> None:
-        """Begin a new period for domains."""
-        self.largest |= {name: self.sums[name] for name in domains}
-
-
-@contextlib.asynccontextmanager
-async def observed(system: System) -> AsyncIterator[Observer]:
-    observer = Observer(system.view.sim_url)
-    task = asyncio.create_task(observer.run())
-    try:
-        yield observer
-        assert not task.done(), "the observer has ended"
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+def observed(system: System) -> AbstractAsyncContextManager[PowerObserver]:
+    """Observe both racks and the row."""
+    return observing(system.view.sim_url, {**RACKS, "row-1": sum(RACKS.values(), ())})
 
 
 async def put_tree(system: System, row_watts: int) -> None:
@@ -88,11 +49,11 @@ async def has_condition(system: System, name: str, kind: str, status: str) -> No
     assert found.get(kind, {}).get("status") == status, found
 
 
-async def is_held(system: System, observer: Observer, watts: float) -> None:
+async def is_held(system: System, observer: PowerObserver, watts: float) -> None:
     assert observer.sums["row-1"] <= watts, (observer.sums, await domain_status(system, "row-1"))
     await has_condition(system, "row-1", "Held", "True")
     await has_condition(system, "row-1", "Enforced", "True")
 
 
-async def sees(observer: Observer, watts: float) -> None:
+async def sees(observer: PowerObserver, watts: float) -> None:
     assert observer.sums.get("row-1") == pytest.approx(watts), observer.sums

@@ -2,7 +2,8 @@
 
 import pytest
 from tests.e2e.plugin import Plugin
-from tests.e2e.power_row import MOST_W, Observer, has_condition, is_held, observed, put_tree, sees
+from tests.e2e.power_observer import PowerObserver
+from tests.e2e.power_row import MOST_W, has_condition, is_held, observed, put_tree, sees
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
@@ -64,11 +65,11 @@ async def test_no_sum_of_caps_is_above_its_limit_while_limits_change_and_operato
         await _is_restored(system, observer)
 
 
-async def _holds(observer: Observer, domain: str, watts: float) -> None:
+async def _holds(observer: PowerObserver, domain: str, watts: float) -> None:
     assert observer.sums[domain] <= watts, observer.sums
 
 
-async def _has_more(observer: Observer, domain: str, watts: float) -> None:
+async def _has_more(observer: PowerObserver, domain: str, watts: float) -> None:
     assert observer.sums[domain] > watts, observer.sums
 
 
@@ -81,15 +82,11 @@ async def _is_shown(system: System) -> None:
     assert 'joulie_operator_power_domain_limit_watts{domain="row-1"} 3000.0' in metrics
 
 
-async def _is_restored(system: System, observer: Observer) -> None:
+async def _is_restored(system: System, observer: PowerObserver) -> None:
     """The nodes are as before once one domain of the tree says Observe."""
     await system.view.client.merge_patch(POWER_DOMAINS, "rack-2", {"spec": {"mode": "Observe"}})
 
-    async def restored() -> None:
-        assert not await system.view.objects(NODE_POWER_BUDGETS)
-        assert observer.sums["row-1"] == pytest.approx(MOST_W["row-1"]), observer.sums
-
-    await eventually(restored, within_s=60)
+    await eventually(lambda: _is_lifted(system, observer), within_s=60)
 
 
 @pytest.mark.system(
@@ -113,3 +110,23 @@ async def test_a_rack_whose_agent_is_away_keeps_its_limit_and_nobody_gets_its_wa
             await agent.start()
         await eventually(lambda: is_held(system, observer, 3_000), within_s=60)
         assert observer.largest["row-1"] <= 3_600
+
+
+@pytest.mark.system(
+    operator={"POWER_DOMAINS": "Enforce", "POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "1.0"},
+    agent={"RECONCILE_INTERVAL": "2s", "POWER_BUDGETS": "On"},
+)
+async def test_an_operator_with_power_domains_off_lifts_the_limits_of_an_earlier_one(system: System) -> None:
+    async with observed(system) as observer:
+        await eventually(lambda: sees(observer, MOST_W["row-1"]), within_s=60)
+        await put_tree(system, 3_600)
+        await eventually(lambda: is_held(system, observer, 3_600), within_s=60)
+        # The agents would keep their limits, and the domains still say Enforce.
+        await system.operator.restart({"POWER_DOMAINS": "Off"})
+        await eventually(lambda: _is_lifted(system, observer), within_s=60)
+        assert "limits of nodes withdrawn" in system.operator.log_of_run()
+
+
+async def _is_lifted(system: System, observer: PowerObserver) -> None:
+    assert not await system.view.objects(NODE_POWER_BUDGETS)
+    assert observer.sums["row-1"] == pytest.approx(MOST_W["row-1"]), observer.sums

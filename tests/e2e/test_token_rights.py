@@ -10,19 +10,23 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from tests.chart import CHART, NAMESPACE, RESOURCES, Helm, Values
+from tests.chart import CHART, NAMESPACE, RESOURCES, VEN, Helm, Values
 from tests.e2e.release import Release
 from tests.e2e.waiting import eventually
 from tests.token_rights import (
     MAY_SLEEP,
+    NAMED_AS_VENS,
     OTHER,
     OWN,
     PERMITTED,
+    PERSONS_EVENT,
     ROLE,
     STATEMENTS,
     UNMANAGED,
+    VEN_EVENT,
     Statement,
     Token,
+    power_event,
 )
 
 from joulie_api.client import KubeClient
@@ -35,6 +39,7 @@ from joulie_api.resources import (
     NODE_RESOURCE_TOPOLOGIES,
     NODE_TWINS,
     PODS,
+    POWER_EVENTS,
     SECRETS,
     TELEMETRY_PROFILES,
     Resource,
@@ -53,6 +58,7 @@ _VALUES: Values = {
     "operator": {"sleep": {"enabled": True}},
     "outofband": {"enabled": True, "secrets": ["bmc"]},
     "agent": {"resourceManager": {"enabled": True}},
+    **VEN,
 }
 _ACCOUNTS = {
     Token.OPERATOR: "joulie-operator",
@@ -60,6 +66,7 @@ _ACCOUNTS = {
     Token.POOL: "pool-joulie-agent",
     Token.EXTENDER: "joulie-scheduler-extender",
     Token.OUT_OF_BAND: "joulie-outofband",
+    Token.VEN: "joulie-ven",
     Token.RESTORE: "joulie-restore",
 }
 _RBAC = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
@@ -115,6 +122,9 @@ async def _create_objects(admin: KubeClient) -> None:
         await admin.create(NODE_TWINS, _body(NODE_TWINS, node, spec={"nodeName": node}))
         await admin.create(NODE_POWER_BUDGETS, make_node_power_budget(node))
     await admin.create(BALLOONS_POLICIES, _body(BALLOONS_POLICIES, "default", spec={}))
+    await admin.create(POWER_EVENTS, power_event(VEN_EVENT, "joulie-ven"))
+    for name in (PERSONS_EVENT, NAMED_AS_VENS):
+        await admin.create(POWER_EVENTS, power_event(name, None))
 
     async def served() -> None:
         await admin.list(NODE_RESOURCE_TOPOLOGIES)
@@ -136,7 +146,7 @@ async def _pod(release: Release, token: Token) -> dict[str, object] | None:
     if token is Token.POOL:
         (pod,) = await release.pods_by("app.kubernetes.io/instance=pool,app.kubernetes.io/component=agent")
         return pod
-    component = {Token.OUT_OF_BAND: "outofband"}.get(token, token.value)
+    component = {Token.OUT_OF_BAND: "outofband", Token.VEN: "ven"}.get(token, token.value)
     pods = await release.pods(component)
     return next(pod for pod in pods if token is not Token.AGENT or pod["spec"]["nodeName"] == OWN)
 

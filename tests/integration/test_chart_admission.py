@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.chart import CHART, POOL, RESOURCE_MANAGER, Helm, HelmError, find
+from tests.chart import CHART, POOL, RESOURCE_MANAGER, VEN, Helm, HelmError, find
 
 from joulie_api.permissions import SERVICES
 
@@ -30,7 +30,7 @@ OUT_OF_BAND = {"outofband": {"enabled": True, "secrets": ["bmc"]}}
 
 
 def test_the_policies_cover_everything_that_the_roles_let_the_accounts_write(helm: Helm):
-    agent, operator, out_of_band = (SERVICES[each] for each in ("agent", "operator", "outofband"))
+    agent, operator, out_of_band, ven = (SERVICES[each] for each in ("agent", "operator", "outofband", "ven"))
     assert not writes(agent.namespace)
     assert covered(find(helm.render({}), POLICY, "joulie-agent")) == writes(agent.cluster)
     everything = find(helm.render(RESOURCE_MANAGER), POLICY, "joulie-agent")
@@ -42,13 +42,14 @@ def test_the_policies_cover_everything_that_the_roles_let_the_accounts_write(hel
     assert covered(find(helm.render(SLEEP), POLICY, "joulie-operator")) == plain | writes(operator.sleep)
     found = covered(find(helm.render(OUT_OF_BAND), POLICY, "joulie-outofband"))
     assert found == writes(out_of_band.cluster) | writes(out_of_band.namespace)
+    assert covered(find(helm.render(VEN), POLICY, "joulie-ven")) == writes(ven.everything)
     assert not writes(SERVICES["extender"].everything)
 
 
 @pytest.mark.parametrize(
     "values",
-    [{}, POOL, RESOURCE_MANAGER, SLEEP, OUT_OF_BAND],
-    ids=["daemonset", "pool", "resource manager", "sleep", "out of band"],
+    [{}, POOL, RESOURCE_MANAGER, SLEEP, OUT_OF_BAND, VEN],
+    ids=["daemonset", "pool", "resource manager", "sleep", "out of band", "ven"],
 )
 def test_a_policy_concerns_one_account_of_its_own_release(helm: Helm, values):
     manifests = helm.render(values, release="shop", namespace="elsewhere")
@@ -60,7 +61,7 @@ def test_a_policy_concerns_one_account_of_its_own_release(helm: Helm, values):
         find(manifests, "ServiceAccount", account)
 
 
-@pytest.mark.parametrize("values", [{}, POOL, RESOURCE_MANAGER, SLEEP, OUT_OF_BAND])
+@pytest.mark.parametrize("values", [{}, POOL, RESOURCE_MANAGER, SLEEP, OUT_OF_BAND, VEN])
 def test_no_policy_trusts_the_name_in_the_path_of_a_request(helm: Helm, values):
     for policy in (each for each in helm.render(values) if each["kind"] == POLICY):
         spec = policy["spec"]
@@ -73,18 +74,19 @@ def test_no_policy_trusts_the_name_in_the_path_of_a_request(helm: Helm, values):
 
 
 def test_every_policy_is_bound_and_denies(helm: Helm):
-    manifests = helm.render({**POOL, **SLEEP, **OUT_OF_BAND})
+    manifests = helm.render({**POOL, **SLEEP, **OUT_OF_BAND, **VEN})
     bound = {each["spec"]["policyName"] for each in manifests if each["kind"] == BINDING}
     assert bound == {each["metadata"]["name"] for each in manifests if each["kind"] == POLICY}
     assert all(each["spec"]["validationActions"] == ["Deny"] for each in manifests if each["kind"] == BINDING)
 
 
 def test_a_value_for_each_service_turns_its_policies_off(helm: Helm):
-    everything = {**RESOURCE_MANAGER, **SLEEP, **OUT_OF_BAND}
+    everything = {**RESOURCE_MANAGER, **SLEEP, **OUT_OF_BAND, **VEN}
     for service, policies in (
         ("agent", {"joulie-agent"}),
         ("operator", {"joulie-operator", "joulie-restore"}),
         ("outofband", {"joulie-outofband"}),
+        ("ven", {"joulie-ven"}),
     ):
         on = {each["metadata"]["name"] for each in helm.render(everything) if each["kind"] == POLICY}
         off = {**everything, service: {**everything[service], "admissionPolicy": {"enabled": False}}}
@@ -93,6 +95,16 @@ def test_a_value_for_each_service_turns_its_policies_off(helm: Helm):
         assert {name for kind, name in left if kind == BINDING} == on - policies
     disabled = {each["metadata"]["name"] for each in helm.render({"agent": {"enabled": False}})}
     assert "joulie-agent" not in disabled
+
+
+def test_the_ven_is_limited_to_its_power_domain_where_the_values_state_it(helm: Helm):
+    def rule(values):
+        spec = find(helm.render({"ven": VEN["ven"] | values}), POLICY, "joulie-ven")["spec"]
+        return [each["expression"] for each in spec["validations"] if "spec.domain" in each["expression"]]
+
+    assert rule({}) == ['object == null || object.spec.domain == "site"']
+    elsewhere = {"name": "POWER_DOMAIN", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
+    assert rule({"extraEnv": [elsewhere]}) == []
 
 
 def test_an_api_server_that_does_not_serve_policies_gets_none_and_the_notes_say_so(helm: Helm):

@@ -29,6 +29,10 @@
 - apiGroups: [joulie.io]
   resources: [nodebmcs]
   verbs: [list, watch]
+# Limits of nodes that are limited no more.
+- apiGroups: [joulie.io]
+  resources: [nodepowerbudgets]
+  verbs: [list, delete]
 {{- end -}}
 {{- define "joulie.writes.operator.cluster" -}}
 - apiGroups: [""]
@@ -46,6 +50,10 @@
 - apiGroups: [joulie.io]
   apiVersions: ['*']
   resources: [nodepowerprofiles/status, nodetwins/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodepowerbudgets]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.operator.namespace" -}}
@@ -143,19 +151,15 @@
 - apiGroups: [joulie.io]
   resources: [powerdomains/status, powerevents/status]
   verbs: [patch]
-# Limits of nodes that are limited no more.
+# What is in force on nodes.
 - apiGroups: [joulie.io]
   resources: [nodepowerbudgets]
-  verbs: [list, watch, delete]
+  verbs: [watch]
 {{- end -}}
 {{- define "joulie.writes.operator.power-domains" -}}
 - apiGroups: [joulie.io]
   apiVersions: ['*']
   resources: [powerdomains/status, powerevents/status]
-  operations: [CREATE, UPDATE, DELETE]
-- apiGroups: [joulie.io]
-  apiVersions: ['*']
-  resources: [nodepowerbudgets]
   operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.operator.power-budgets" -}}
@@ -339,6 +343,12 @@
 - apiGroups: [joulie.io]
   resources: [powerevents]
   verbs: [list, create, patch, delete]
+{{- end -}}
+{{- define "joulie.writes.ven.cluster" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [powerevents]
+  operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.viewer.cluster" -}}
 - apiGroups: [joulie.io]

@@ -147,6 +147,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODE_POWER_PROFILES, NODE_TWINS), ("patch",), subresource="status"),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _READ, reason="What the agents write."),
                 Grant((NODE_BMCS,), _READ, reason="Power of whole servers."),
+                Grant((NODE_POWER_BUDGETS,), ("list", "delete"), reason="Limits of nodes that are limited no more."),
             ),
             namespace=(Grant((LEASES,), ("get", "create", "update"), reason="Leader election."),),
             sleep=(
@@ -168,7 +169,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             power_domains=(
                 Grant((POWER_DOMAINS, POWER_EVENTS), _READ),
                 Grant((POWER_DOMAINS, POWER_EVENTS), ("patch",), subresource="status", reason="What is observed."),
-                Grant((NODE_POWER_BUDGETS,), (*_READ, "delete"), reason="Limits of nodes that are limited no more."),
+                Grant((NODE_POWER_BUDGETS,), ("watch",), reason="What is in force on nodes."),
             ),
             power_budgets=(Grant((NODE_POWER_BUDGETS,), ("create", "patch"), reason="Limits of nodes."),),
         ),

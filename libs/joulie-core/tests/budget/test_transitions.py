@@ -199,3 +199,13 @@ def test_a_node_keeps_no_more_than_its_highest_power_and_no_less_than_its_floor(
     decision = decide(1500, replace(node("a"), kept_mw=9000), replace(node("b"), kept_mw=50), floor_mw=300)
     assert decision.targets_mw == {"a": 1000, "b": 500}
     assert decision.floors_mw == {"a": 300, "b": 300}
+
+
+@given(st.lists(st.lists(st.none() | st.integers(0, 1_200), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_shares_that_are_kept_are_those_of_a_decision_made_anew(demands):
+    kept = BudgetPlanner(tree(1500, "a", "b", "c"), TERM, TIMES)
+    for demand in demands:
+        nodes = {name: node(name, 400, demand_mw=each) for name, each in zip("abc", demand, strict=True)}
+        anew = BudgetPlanner(tree(1500, "a", "b", "c"), TERM, TIMES).decide(nodes, NOW_S)
+        found = kept.shares(nodes, NOW_S)
+        assert (found.targets_mw, found.floors_mw) == (anew.targets_mw, anew.floors_mw)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from joulie_core.demand import WorkloadClass
@@ -7,6 +9,7 @@ from joulie_core.node import Node
 from joulie_core.pod import Container, Pod
 from joulie_sim.annotations import CPU_UTILIZATION, DURATION
 from joulie_sim.server.control import Action, ControlRequest
+from joulie_sim.server.render import cluster_state
 from joulie_sim.server.simulator import Simulator
 from joulie_sim.testing import CPU_NODE, GPU_NODE
 
@@ -159,3 +162,14 @@ def test_an_invalid_duration_counts_as_absent(cluster, written):
     cluster.simulator.pod_changed("default/p", None, pod(work_s=written))
     assert cluster.at(1e6).finished == []
     assert cluster.simulator.read("n1").point.cpu_watts == 500.0
+
+
+def test_joules_of_the_state_belong_to_its_simulated_seconds():
+    seconds = itertools.accumulate(itertools.count())  # the clock goes on while a state is read, each time further
+    simulator = Simulator(
+        clock=lambda: float(next(seconds)), hardware_of=lambda _node: GPU_NODE, on_finished=lambda _done: None
+    )
+    simulator.node_changed("n1", None, node())
+    first, second = (cluster_state(simulator, speed=1.0) for _ in range(2))
+    drawn = second["nodes"]["n1"]["energyJoules"] - first["nodes"]["n1"]["energyJoules"]
+    assert drawn == pytest.approx(first["watts"] * (second["simulatedSeconds"] - first["simulatedSeconds"]))

@@ -36,10 +36,11 @@ from joulie_operator.planner import NodePlanner, never_lifted
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.build import PowerDomainSurroundings, build_power_domains
+from joulie_operator.power_domains.withdrawal import BudgetWithdrawal
 from joulie_operator.published_state import PublishedState
 from joulie_operator.savings.build import SavingsSurroundings, build_savings
 from joulie_operator.savings.controller import SavingsController
-from joulie_operator.settings import OperatorSettings
+from joulie_operator.settings import OperatorSettings, PowerDomainsMode
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics, families
 from joulie_operator.sleep.watches import SleepWatches
@@ -160,6 +161,9 @@ class Operator:
             self._elector.term,
         )
         self._power_domains = build_power_domains(settings, app, around, self._elector.is_leading)
+        self._withdrawal = None
+        if settings.power_domains is PowerDomainsMode.OFF:
+            self._withdrawal = BudgetWithdrawal(client, self._writes, app.failures)
         self._loops = OperatorLoops(
             self._cluster,
             self._planner,
@@ -251,6 +255,7 @@ class Operator:
                 "sleep": self._sleep,
                 "savings": self._savings,
                 "power domains": self._power_domains,
+                "withdraw power budgets": self._withdrawal,
             }
             for name, controller in optional.items():
                 if controller is not None:

@@ -38,6 +38,7 @@ class NodePowerSource(StrEnum):
 class PowerDomainsMode(StrEnum):
     """Use of PowerDomain objects."""
 
+    #: They are not read, and no node is limited: NodePowerBudgets that are left are deleted.
     OFF = "Off"
     #: They are read and their status is written; nothing is lowered.
     OBSERVE = "Observe"
@@ -174,8 +175,9 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     namespace, which the chart grants with `operator.savings.enabled`."""
     power_domains: PowerDomainsMode = PowerDomainsMode.OFF
     """`Observe`: the status of PowerDomains tells what would be allocated, and nothing is lowered. `Enforce`: nodes are
-    limited where every domain of a tree says `mode: Enforce`. docs/power-budgets.md. Needs further permissions, which
-    the chart grants with `operator.powerDomains.enabled` and `enforce`."""
+    limited where every domain of a tree says `mode: Enforce`. `Off`: limits that are left on nodes are lifted.
+    docs/power-budgets.md. Needs further permissions, which the chart grants with `operator.powerDomains.enabled` and
+    `enforce`."""
     lift_class_limits: bool = False
     """Whether limits of GPUs by class are lifted on the nodes that performance pods without a node could take. Of use
     where agents set such limits (CLASS_LIMITS=Enforce); the chart sets it there."""

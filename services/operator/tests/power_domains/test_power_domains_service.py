@@ -2,7 +2,7 @@
 
 from joulie_api import optional_watch
 from joulie_operator.power_domains import controller
-from joulie_testing.api import Respond, make_node, make_power_domain, make_power_event
+from joulie_testing.api import Respond, make_node, make_node_power_budget, make_power_domain, make_power_event
 
 _NODES = [
     *(make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(2)),
@@ -38,6 +38,25 @@ async def test_domains_are_neither_read_nor_written_by_default(cluster):
     cluster.start()
     await cluster.until(lambda: planned(cluster))
     assert [each for each in cluster.api.requests if each.kind == "PowerDomain"] == []
+
+
+async def test_limits_that_are_left_are_withdrawn_by_default(cluster):
+    cluster.api.put_all(_NODES)
+    cluster.api.put(make_power_domain("rack", mode="Enforce", nodeSelector={"kubernetes.io/hostname": "other"}))
+    cluster.api.put(make_node_power_budget("other"))
+    cluster.start()
+    await cluster.until(lambda: cluster.api.get("NodePowerBudget", "other") is None)
+
+
+async def test_limits_are_kept_while_domains_are_not_known(cluster, monkeypatch):
+    monkeypatch.setattr(controller, "STALE_INTERVAL_S", 0.01)
+    cluster.api.put_all(_NODES)
+    cluster.api.put(make_node_power_budget("other"))
+    cluster.api.faults.add(Respond(500), verb="list", path="/powerdomains", times=None)
+    cluster.start(POWER_DOMAINS="Observe")
+    await cluster.until(lambda: planned(cluster))
+    await cluster.until(lambda: sum(each.kind == "PowerDomain" for each in cluster.api.requests) > 1)
+    assert cluster.api.get("NodePowerBudget", "other") is not None
 
 
 async def test_all_else_goes_on_where_the_kind_is_not_installed_and_it_is_followed_later(cluster, monkeypatch):

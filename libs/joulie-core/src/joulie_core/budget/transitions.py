@@ -56,6 +56,14 @@ class BudgetDecision:
     floors_mw: Mapping[NodeName, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetShares:
+    """The share and the floor of each node, in milliwatts."""
+
+    targets_mw: Mapping[NodeName, int]
+    floors_mw: Mapping[NodeName, int]
+
+
 @dataclass(slots=True)
 class _Standing:
     """A node in this decision."""
@@ -95,7 +103,7 @@ class BudgetPlanner:
             now_s: the operator's clock, that of `BudgetNode.renewed_s`.
         """
         tree = self._tree
-        standings = {name: self._standing(nodes[name], leaf, now_s) for name, leaf in tree.leaf_of.items()}
+        standings = self._standings(nodes, now_s)
         targets = self._allocate(standings)
         deposed = any(is_later(each.node.ask, self._term) for each in standings.values() if each.node.ask)
         asks: dict[NodeName, LimitAsk] = {}
@@ -108,10 +116,18 @@ class BudgetPlanner:
             asks, dict(targets), self._sums(standings, targets), self._problems, deposed, dict(self._floors)
         )
 
+    def shares(self, nodes: Mapping[NodeName, BudgetNode], now_s: float) -> BudgetShares:
+        """Return the shares of a decision alone, without what is asked for them; arguments as for `decide`."""
+        targets = self._allocate(self._standings(nodes, now_s))
+        return BudgetShares(dict(targets), dict(self._floors))
+
     @property
     def allocator(self) -> Allocator | None:
         """The shares of the last decision; None before the first."""
         return self._allocator
+
+    def _standings(self, nodes: Mapping[NodeName, BudgetNode], now_s: float) -> dict[NodeName, _Standing]:
+        return {name: self._standing(nodes[name], leaf, now_s) for name, leaf in self._tree.leaf_of.items()}
 
     def _standing(self, node: BudgetNode, leaf: int, now_s: float) -> _Standing:
         charge = may_be_in_force_mw(node, now_s, self._times, releases=self._tree.releases[leaf])

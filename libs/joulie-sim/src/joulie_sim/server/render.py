@@ -59,12 +59,12 @@ def node_state(node: SimulatedNode, *, node_class: str) -> dict[str, Any]:
 
 def cluster_state(simulator: Simulator, *, speed: float) -> dict[str, Any]:
     """Return the answer to GET /state."""
-    nodes = {
-        node.name: node_state(node, node_class=simulator.energy.class_of(node.name)) for node in simulator.read_all()
-    }
+    read = list(simulator.read_all())
+    nodes = {node.name: node_state(node, node_class=simulator.energy.class_of(node.name)) for node in read}
     return {
         "speed": speed,
-        "simulatedSeconds": simulator.now_s,
+        # The time up to which the joules are integrated.
+        "simulatedSeconds": max((node.now_s for node in read), default=simulator.now_s),
         "watts": sum(node["watts"] for node in nodes.values()),
         "energyJoulesByClass": {node_class.value: joules for node_class, joules in simulator.energy.joules.items()},
         "completed": {workload.value: _work(ledger) for workload, ledger in simulator.work.items()},

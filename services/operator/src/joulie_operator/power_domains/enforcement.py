@@ -128,11 +128,17 @@ class _Largest:
     sum_mw: int | None = None
 
 
+#: By the name of the root.
+_Planners = dict[str, tuple[BudgetTree, int, BudgetPlanner]]
+
+
 class TreeEnforcer:
     """The decisions of one leader about all trees that are enforced."""
 
     def __init__(self) -> None:
-        self._planners: dict[str, tuple[BudgetTree, int, BudgetPlanner]] = {}
+        self._planners: _Planners = {}
+        #: Of trees with events, without these.
+        self._plain: _Planners = {}
         #: End of the time in which agents may answer, by the root and the term.
         self._settled_s: dict[tuple[str, int], float] = {}
         self._largest: dict[str, _Largest] = {}
@@ -140,6 +146,7 @@ class TreeEnforcer:
     def retain(self, roots: set[str], domains: set[str]) -> None:
         """Forget all other trees and domains."""
         self._planners = {root: each for root, each in self._planners.items() if root in roots}
+        self._plain = {root: each for root, each in self._plain.items() if root in roots}
         self._settled_s = {key: each for key, each in self._settled_s.items() if key[0] in roots}
         self._largest = {name: each for name, each in self._largest.items() if name in domains}
 
@@ -163,11 +170,13 @@ class TreeEnforcer:
         nodes = {name: _node(tree, facts[name], budgets, settling=settling) for name in tree.leaf_of}
         evented = EventedTree(tree)
         if events.of(tree):
-            plain = BudgetPlanner(tree, term, TIMES).decide(nodes, budgets.now_s)
+            plain = self._planner(self._plain, tree, term).shares(nodes, budgets.now_s)
             evented = with_events(tree, events, plain.targets_mw, plain.floors_mw)
             tree = evented.tree
             nodes = {name: replace(each, kept_mw=evented.kept_mw.get(name, 0)) for name, each in nodes.items()}
-        planner = self._planner(tree, term)
+        else:
+            self._plain.pop(tree.domains[0].name, None)
+        planner = self._planner(self._planners, tree, term)
         decision = planner.decide(nodes, budgets.now_s)
         asks = dict(decision.asks)
         if budgets.term is not None and not decision.deposed:
@@ -181,11 +190,12 @@ class TreeEnforcer:
         states = self._states(tree, nodes, observed, budgets)
         return EnforcedTree(decision, observed, states, changes, evented, chains)
 
-    def _planner(self, tree: BudgetTree, term: int) -> BudgetPlanner:
+    @staticmethod
+    def _planner(planners: _Planners, tree: BudgetTree, term: int) -> BudgetPlanner:
         root = tree.domains[0].name
-        known = self._planners.get(root)
+        known = planners.get(root)
         if known is None or known[:2] != (tree, term):
-            known = self._planners[root] = (tree, term, BudgetPlanner(tree, term, TIMES))
+            known = planners[root] = (tree, term, BudgetPlanner(tree, term, TIMES))
         return known[2]
 
     def _is_settling(self, tree: BudgetTree, budgets: SeenBudgets, term: int) -> bool:
