@@ -1,15 +1,16 @@
 """A real node whose GPUs are a driver's library over a file, with a device plugin and the processes of an agent's pod.
 
-Standard pods hold the GPUs. A performance pod is an observer of its own: its first process copies the driver's file, so
-that the copy has the clock to which its GPU was held when the container started.
+Standard pods hold the GPUs. Two observers, which know nothing of the agent, copy the driver's file when a container
+starts: runc before it creates the container, and the container's own first process.
 """
 
 import asyncio
 import itertools
+import json
 import os
-import re
 import signal
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,13 +19,14 @@ from typing import Any, Final
 
 from services.agent.tests.class_limits.agent_processes import AgentProcesses
 from services.agent.tests.class_limits.stub_gpus import StubGpus
+from tests.e2e.container_creation import Creation, write_runc
 from tests.e2e.container_node import CONTAINER, Workload
 from tests.e2e.device_plugin import GPU_INDEX, DevicePlugin
 from tests.e2e.waiting import eventually
 
 from joulie_agent.class_limits.starts import NOT_LIFTED
 from joulie_api.client import KubeClient
-from joulie_api.resources import EVENTS, PODS
+from joulie_api.resources import EVENTS, NODES, PODS
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
@@ -43,14 +45,21 @@ LAYOUT: Final[Mapping[str, tuple[range, tuple[str, ...]]]] = {
 }
 GPUS: Final = sum(len(indices) for indices, _ in LAYOUT.values())
 
+#: GPUs that are handed over one after the other, beside those of the other lanes. The limit of a GPU is set some 15 s
+#: after the performance pod has ended, and a start that other starts delay is one that the agent's poll is ahead of.
+_LANES: Final = (range(4), range(4, 8), range(8, 12), LAYOUT[SHARED][0], LAYOUT[PARTITION][0])
+
 STANDARD: Final = {MAX_SLOWDOWN: "10%"}
 PERFORMANCE: Final = {WORKLOAD_CLASS: "performance"}
+#: The end of the script of a container that goes on.
+STAYS: Final = "exec sleep 100000"
 _MOUNT: Final = "/driver"
 _POLL_S: Final = 0.02
+_SAMPLE_S: Final = 0.005
 #: From the creation of a pod to its first process.
 _START_S: Final = 60.0
-#: Writes down the state of the driver; `$1` is the name of the record.
-_RECORD: Final = f"cp {_MOUNT}/gpus {_MOUNT}/seen/.$1 && mv {_MOUNT}/seen/.$1 {_MOUNT}/seen/$1@${GPU_INDEX}"  # at once
+#: Copies the file of the driver; the copy appears at once, and `$1` is the name of the pod.
+_RECORD: Final = f"cp {_MOUNT}/gpus {_MOUNT}/seen/.$1 && mv {_MOUNT}/seen/.$1 {_MOUNT}/seen/$1@${GPU_INDEX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,16 @@ class Started:
         pod: name of its pod.
         gpu: index of its GPU.
         assigned_mhz: clock to which its GPU was held when the kubelet assigned it; 0 for none.
-        lock_mhz: clock to which its GPU was held when it started; 0 for none.
+        lock_mhz: highest clock to which its GPU was held when runc created it, and when its first process ran; 0 for
+            none.
+        creation_ms: time that containerd took for CreateContainer.
     """
 
     pod: str
     gpu: int
     assigned_mhz: int
     lock_mhz: int
+    creation_ms: float
 
 
 @dataclass(slots=True)
@@ -88,10 +100,8 @@ class GpuNode:
 
     @classmethod
     def over(cls, node: RealNode, client: KubeClient, namespace: str, directory: Path) -> "GpuNode":
-        """Return the node with its files in a directory; nothing is started."""
-        driver = directory / "driver"
-        (driver / "seen").mkdir(parents=True)
-        gpus = StubGpus(driver, GPUS)
+        """Return the node with its files in a directory that `prepare` has made; nothing is started."""
+        gpus = StubGpus(directory / "driver", GPUS)
         kubelet = node.layout.root / "kubelet"
         processes = AgentProcesses(
             directory,
@@ -136,25 +146,39 @@ class GpuNode:
 
     async def hold(self, resource: str) -> None:
         """Run a standard pod on a GPU of a resource."""
-        started = await self.start(resource, STANDARD, then="exec sleep 100000", kind="standard")
+        started = await self.start(resource, STANDARD, then=STAYS, kind="standard")
         self.standard[started.gpu] = self.pod(started.pod)
 
-    async def hand_over_all(self) -> list[Started]:
-        """Give a performance pod each GPU, all at once; return those that were limited when the kubelet did that.
+    async def hand_over(self, number: int) -> list[Started]:
+        """Give limited GPUs of each resource to performance pods, until at least so many were limited at that moment.
 
-        Each gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole GPU of a
-        standard pod that ends.
+        A performance pod gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole
+        GPU of a standard pod that ends. Returned are those that were limited when the kubelet assigned them.
         """
-        await eventually(self.all_limited, within_s=60)
-        found = await asyncio.gather(*(self._hand_over(index) for index in range(GPUS)))
-        return [each for each in found if each.assigned_mhz]
+        found: list[Started] = []
 
-    async def _hand_over(self, index: int) -> Started:
-        resource = resource_of(index)
+        def enough() -> bool:
+            return len(found) >= number and len({resource_of(each.gpu) for each in found}) == len(LAYOUT)
+
+        async def lane(gpus: range) -> None:
+            while not enough():
+                limited = [gpu for gpu in gpus if self.gpus.locks_mhz[gpu]]
+                if not limited:
+                    await asyncio.sleep(_POLL_S)
+                    continue
+                started = await self._hand_over(limited[0])
+                if started.assigned_mhz:
+                    found.append(started)
+
+        await asyncio.gather(*map(lane, _LANES))
+        return found
+
+    async def _hand_over(self, gpu: int) -> Started:
+        resource = resource_of(gpu)
         if resource != WHOLE:
             return await self.start(resource, PERFORMANCE)
         waiting = asyncio.create_task(self.start(resource, PERFORMANCE))
-        pod = self.standard.pop(index)
+        pod = self.standard.pop(gpu)
         os.kill(min(await pod.pids()), signal.SIGKILL)
         started = await waiting
         self._delete(pod)
@@ -196,10 +220,14 @@ class GpuNode:
         async with asyncio.timeout(_START_S):
             while not (found := list(seen.glob(f"{pod}@*"))):  # noqa: ASYNC110 - a container writes it
                 await asyncio.sleep(_POLL_S)
-        index = int(found[0].name.partition("@")[2])
-        (lock_mhz,) = struct.unpack_from("I", found[0].read_bytes(), StubGpus.lock_at(index))
-        found[0].unlink()
-        return Started(pod, index, self.plugins[resource_of(index)].assigned_mhz[index], lock_mhz)
+        gpu = int(found[0].name.partition("@")[2])
+        creation = Creation.of(self.node, pod)
+        records = (found[0], seen / creation.container)
+        locks_mhz = [struct.unpack_from("I", each.read_bytes(), StubGpus.lock_at(gpu))[0] for each in records]
+        for each in (*records, seen / creation.sandbox):
+            each.unlink()
+        assigned_mhz = self.plugins[resource_of(gpu)].assigned_mhz[gpu]
+        return Started(pod, gpu, assigned_mhz, max(locks_mhz), creation.took_ms)
 
     def pod(self, name: str) -> Workload:
         """Return a pod by its name."""
@@ -210,38 +238,65 @@ class GpuNode:
         events = await self.client.list(EVENTS, self.namespace)
         return {each["involvedObject"]["name"] for each in events if each["reason"] == NOT_LIFTED}
 
-    def creation_ms(self, pod: str) -> float:
-        """Return how long containerd took for CreateContainer of a pod's only container, by its log."""
-        log = self.node.processes[Binary.CONTAINERD].log()
-        sandbox = re.search(rf'RunPodSandbox for name:\\"{pod}\\".* returns sandbox id \\"(\w+)', log)
-        assert sandbox is not None, f"no sandbox of {pod}"
-        lines = [line for line in log.splitlines() if f'CreateContainer within sandbox \\"{sandbox[1]}' in line]
-        begun, ended = (_seconds(line.split('"')[1]) for line in lines)
-        return (ended - begun) * 1_000
-
     def _delete(self, pod: Workload) -> None:
         task = asyncio.create_task(pod.delete())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def all_limited(self) -> None:
-        """AssertionError unless each GPU is held to a clock."""
-        assert all(self.gpus.locks_mhz), self.gpus.locks_mhz
+    async def restart_kubelet(self) -> None:
+        """Stop the kubelet and the plugins until no GPU is limited, start it again, and wait until it offers no device.
 
-    async def free(self) -> None:
-        """AssertionError unless no GPU is."""
+        Raises:
+            AssertionError: a GPU is limited after a while without a kubelet.
+        """
+        kubelet = self.node.processes[Binary.KUBELET]
+        await self.unregister()
+        await kubelet.stop()
+        await eventually(self._none_limited, within_s=20)
+        await kubelet.start()
+
+        async def offers_none() -> None:
+            status = json.loads(await self.client.get(NODES, self.node.name))["status"]
+            assert {status["allocatable"].get(each, "0") for each in LAYOUT} == {"0"}
+
+        await eventually(offers_none, within_s=60)
+
+    @asynccontextmanager
+    async def sampled(self, gpu: int) -> AsyncIterator[Counter[int]]:
+        """Count the clocks to which a GPU is held while the context lasts, at each look at the driver."""
+        found = Counter[int]()
+
+        async def sample() -> None:
+            while True:
+                found[self.gpus.locks_mhz[gpu]] += 1
+                await asyncio.sleep(_SAMPLE_S)
+
+        task = asyncio.create_task(sample())
+        try:
+            yield found
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _none_limited(self) -> None:
         assert not any(self.gpus.locks_mhz), self.gpus.locks_mhz
+
+    async def all_limited(self, but: int | None = None) -> None:
+        """AssertionError unless each GPU but one is held to a clock."""
+        locks_mhz = self.gpus.locks_mhz
+        assert all(mhz for index, mhz in enumerate(locks_mhz) if index != but), locks_mhz
+
+
+def prepare(directory: Path) -> None:
+    """Write the runc of a node to a directory, which has to be the first of PATH when the node starts."""
+    driver = directory / "driver"
+    (driver / "seen").mkdir(parents=True)
+    write_runc(directory, file=driver / "gpus", copies=driver / "seen")
 
 
 def resource_of(gpu: int) -> str:
     """Return the resource that offers a GPU."""
     return next(name for name, (indices, _) in LAYOUT.items() if gpu in indices)
-
-
-def _seconds(time: str) -> float:
-    """Return the time of day of a log line, in seconds."""
-    hours, minutes, seconds = time.partition("T")[2].removesuffix("Z").split(":")
-    return 3_600 * int(hours) + 60 * int(minutes) + float(seconds)
 
 
 def container(record: str, resource: str, then: str = "true") -> dict[str, Any]:

@@ -1,15 +1,28 @@
 """Hand-overs of limited GPUs on a real kubelet and containerd: no performance container starts under a limit."""
 
+import asyncio
 import os
 import statistics
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from services.agent.tests.class_limits.agent_processes import START_HOOK
 from tests.e2e.conftest import FAILED
-from tests.e2e.gpu_node import LAYOUT, PERFORMANCE, SHARED, GpuNode, Started, resource_of
+from tests.e2e.gpu_node import (
+    LAYOUT,
+    PERFORMANCE,
+    SHARED,
+    STANDARD,
+    STAYS,
+    GpuNode,
+    Started,
+    container,
+    prepare,
+    resource_of,
+)
 from tests.e2e.waiting import eventually
 
 from joulie_core.labels import MANAGED
@@ -21,8 +34,17 @@ from joulie_sim.stack.stack import JoulieStack
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("site")
+    prepare(directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(directory), prepend=os.pathsep)
+        yield directory
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
+async def node(start_cluster: Starter, start_real_node: RealNodeStarter, files: Path) -> AsyncIterator[RealNode]:
     cluster = await start_cluster(ClusterConfig())
     try:
         await JoulieStack(cluster).install()
@@ -34,10 +56,10 @@ async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> Asyn
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(node: RealNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GpuNode]:
+async def site(node: RealNode, files: Path) -> AsyncIterator[GpuNode]:
     async with await node.cluster.client() as client:
         namespace = await create_namespace(client)
-        site = GpuNode.over(node, client, namespace, tmp_path_factory.mktemp("site"))
+        site = GpuNode.over(node, client, namespace, files)
         async with site.running():
             await site.processes.start()
             try:
@@ -56,9 +78,7 @@ def show_logs(request: pytest.FixtureRequest, site: GpuNode) -> Iterator[None]:
 
 
 async def _no_performance_container_starts_limited(site: GpuNode, number: int) -> None:
-    found: list[Started] = []
-    while len(found) < number or len({resource_of(each.gpu) for each in found}) < len(LAYOUT):
-        found += await site.hand_over_all()
+    found = await site.hand_over(number)
     limited = [each for each in found if each.lock_mhz]
     waits = site.processes.waits_ms("performance")
     print(
@@ -102,8 +122,7 @@ async def test_the_start_hook_adds_little_to_the_creation_of_a_container(site: G
 
 
 async def _creations_ms(site: GpuNode, number: int = 15) -> list[float]:
-    pods = [(await site.start(SHARED, PERFORMANCE)).pod for _ in range(number)]
-    return [site.creation_ms(each) for each in pods]
+    return [(await site.start(SHARED, PERFORMANCE)).creation_ms for _ in range(number)]
 
 
 @pytest.mark.e2e
@@ -114,7 +133,7 @@ async def test_a_container_that_starts_limited_since_the_driver_hangs_is_seen_an
     for index in LAYOUT[SHARED][0]:
         site.gpus.hang(index, on_set=True)
     try:
-        started = await site.start(SHARED, PERFORMANCE, then="exec sleep 100000")
+        started = await site.start(SHARED, PERFORMANCE, then=STAYS)
         assert started.lock_mhz > 0
 
         async def warned() -> None:
@@ -130,3 +149,52 @@ async def test_a_container_that_starts_limited_since_the_driver_hangs_is_seen_an
 
     await eventually(freed, within_s=30)
     await site.pod(started.pod).delete()
+
+
+@pytest.mark.e2e
+async def test_a_restarted_kubelet_whose_device_plugin_is_late_changes_no_holder(site: GpuNode) -> None:
+    await eventually(site.all_limited, within_s=60)
+    before = await site.start(SHARED, PERFORMANCE, then=STAYS)
+    async with site.sampled(before.gpu) as held_to:
+        await site.restart_kubelet()
+        # By the kubelet's checkpoint: the plugin has not come back.
+        await eventually(lambda: site.all_limited(but=before.gpu), within_s=60)
+        await site.register()
+        after = await site.start(SHARED, PERFORMANCE)
+    assert before.lock_mhz == after.lock_mhz == 0
+    assert after.assigned_mhz > 0
+    assert after.gpu != before.gpu
+    assert set(held_to) == {0}
+    await site.pod(before.pod).delete()
+
+
+@pytest.mark.e2e
+async def test_an_init_container_starts_without_the_limit_of_another_pod(site: GpuNode) -> None:
+    await eventually(site.all_limited, within_s=60)
+    init, main = container("with-init", SHARED) | {"name": "init"}, container("", SHARED) | {"command": ["true"]}
+    del main["resources"]
+    await site.create("with-init", PERFORMANCE, initContainers=[init], containers=[main])
+    started = await site.started("with-init")
+    assert started.assigned_mhz > 0
+    assert started.lock_mhz == 0
+    await site.pod("with-init").delete()
+
+
+@pytest.mark.e2e
+async def test_a_performance_pod_with_the_name_of_a_standard_pod_starts_without_its_limit(site: GpuNode) -> None:
+    names = [f"reused-{index}" for index in LAYOUT[SHARED][0]]
+    for name in names:
+        await site.create(name, STANDARD, containers=[container(name, SHARED, STAYS)])
+        await site.started(name)
+    await eventually(site.all_limited, within_s=60)
+
+    async def replace(name: str) -> Started:
+        await site.pod(name).delete()
+        await site.create(name, PERFORMANCE, containers=[container(name, SHARED)])
+        started = await site.started(name)
+        await site.pod(name).delete()
+        return started
+
+    found = await asyncio.gather(*map(replace, names))
+    assert [each.lock_mhz for each in found] == [0] * len(names)
+    assert any(each.assigned_mhz for each in found)
