@@ -254,7 +254,7 @@ def test_the_target_says_that_limits_by_class_are_lifted_for_as_long_as_they_are
     assert "classLimits" not in world.plan_and_publish().desired.target.dump()
     world.lifted.add(N1)
     lifted = world.publish().desired.target
-    assert lifted.dump()["classLimits"] == {"lifted": True, "reason": "PerformancePodsWait"}
+    assert lifted.dump()["classLimits"] == {"lifted": True, "reason": "GpusInDemand"}
     assert world.publish().desired.target is lifted
     world.lifted.clear()
     assert "classLimits" not in world.publish().desired.target.dump()

@@ -51,7 +51,7 @@ def test_a_gpu_is_limited_only_where_every_pod_that_holds_it_allows_a_slowdown(h
 
 @pytest.mark.parametrize("clocks", [CLOCKS, None])
 def test_no_gpu_is_limited_while_performance_pods_wait_for_its_model(clocks):
-    assert gpu_limit([HALF], H100, clocks, waited_for=True) == GpuLimit(LimitReason.PERFORMANCE_PODS_WAIT)
+    assert gpu_limit([HALF], H100, clocks, waited_for=True) == GpuLimit(LimitReason.GPUS_IN_DEMAND)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_a_gpu_of_a_node_that_is_waited_for_is_not_limited_and_other_reasons_go_
     a = pod("a", "50%")
     holders = HolderPods({a.key: a}, {"ml": {}}.get)
     found = held_limit(device(HeldAs.STANDARD, a), holders, None, CLOCKS, waited_for=True)
-    assert (found.limit.reason, found.limit.clock_mhz) == (LimitReason.PERFORMANCE_PODS_WAIT, None)
+    assert (found.limit.reason, found.limit.clock_mhz) == (LimitReason.GPUS_IN_DEMAND, None)
     unwilling = HolderPods({a.key: replace(a, max_slowdown="0%")}, {"ml": {}}.get)
     found = held_limit(device(HeldAs.STANDARD, a), unwilling, None, CLOCKS, waited_for=True)
     assert found.limit.reason is LimitReason.NO_SLOWDOWN_ALLOWED

@@ -54,10 +54,11 @@ def test_a_pod_of_which_nothing_is_known_waits_for_every_node():
 def test_nodes_are_lifted_for_any_of_the_pods():
     requests = [GpuRequest(((GPU, 8.0),)), GpuRequest((("amd.com/gpu", 1.0),))]
     assert nodes_to_lift(requests, NODES) == {"h100", "mi300"}
+    # None of these nodes takes pods: their GPUs are neither free nor missing.
     assert nodes_to_lift((), NODES) == frozenset()
 
 
-@pytest.mark.parametrize(("free", "lifted"), [(1.0, False), (0.0, True), (None, True), (0.79, True), (0.8, False)])
+@pytest.mark.parametrize(("free", "lifted"), [(1.0, False), (0.0, True), (0.79, True), (0.8, False)])
 def test_limits_of_a_model_are_lifted_while_too_few_of_its_gpus_are_free(free, lifted):
     nodes = (replace(H100, total=8.0, free=free), replace(V100, total=4.0, free=4.0))
     assert nodes_to_lift((), nodes, LiftRule(spare_pct=10.0)) == (frozenset({"h100"}) if lifted else frozenset())
@@ -67,6 +68,12 @@ def test_the_free_gpus_of_a_model_are_those_of_all_its_nodes():
     rule, full = LiftRule(spare_pct=10.0), replace(H100, name="full", total=8.0, free=0.0)
     assert nodes_to_lift((), (full, replace(H100, total=8.0, free=2.0)), rule) == frozenset()
     assert nodes_to_lift((), (full, replace(H100, total=8.0, free=1.0)), rule) == {"full", "h100"}
+
+
+def test_without_a_share_of_free_gpus_only_pods_that_wait_count():
+    full = replace(H100, total=8.0, free=0.0)
+    assert nodes_to_lift((), [full], LiftRule(spare_pct=0.0)) == frozenset()
+    assert nodes_to_lift((), [full]) == {"h100"}
 
 
 def test_limits_are_lifted_as_soon_as_a_node_is_waited_for():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
-from joulie_core.class_caps.waiting import DEFAULT_RULE, LiftRule
+from joulie_core.class_caps.waiting import LiftRule
 from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import WorkKind
@@ -25,6 +25,7 @@ from joulie_sim.engine.simulation import Simulation, SimulationSettings
 
 _COMPUTE, _MEMORY = (tuple(WorkKind).index(kind) for kind in (WorkKind.COMPUTE, WorkKind.MEMORY))
 _MEMORY_BYTES = 1024**3
+_ONLY_WAITING = LiftRule(spare_pct=0.0)
 
 
 @pytest.fixture
@@ -117,8 +118,8 @@ def test_a_performance_job_keeps_its_speed(gpu_node) -> None:
 
 def test_limits_are_lifted_while_a_performance_job_waits_for_the_model(gpu_node) -> None:
     jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE))
-    waiting, patient = _run(gpu_node, jobs, "class_limits_50"), _run(gpu_node, jobs, "class_limits_50_queue")
-    alone_s, lifted_s = waiting.jobs.ended_s[0], 40.0 + DEFAULT_RULE.grace_s
+    waiting, patient = _run(gpu_node, jobs, "class_limits_50"), _with_rule(gpu_node, jobs, _ONLY_WAITING)
+    alone_s, lifted_s = waiting.jobs.ended_s[0], 40.0 + _ONLY_WAITING.grace_s
     # Under the limit until then, and the rest without.
     assert patient.jobs.ended_s[0] == pytest.approx(lifted_s + 100.0 - lifted_s * 100.0 / alone_s)
     assert patient.jobs.started_s[1] == patient.jobs.ended_s[0] < alone_s
@@ -127,11 +128,11 @@ def test_limits_are_lifted_while_a_performance_job_waits_for_the_model(gpu_node)
 def test_limits_come_back_a_while_after_the_last_performance_job_has_waited(gpu_node) -> None:
     # The second standard job starts when the performance job, the last that waited, has ended.
     jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE), (50.0, False, _COMPUTE))
-    waiting, patient = _run(gpu_node, jobs, "class_limits_50"), _with_rule(gpu_node, jobs, LiftRule(0.0, 60.0))
+    waiting, patient = _run(gpu_node, jobs, "class_limits_50"), _with_rule(gpu_node, jobs, LiftRule(0.0, 60.0, 0.0))
     lasts = [run.jobs.ended_s[2] - run.jobs.started_s[2] for run in (patient, waiting)]
     assert lasts[0] == pytest.approx(lasts[1])
     # The performance job has run for 100 s since it waited; the next 80 s are without limits, and the rest with them.
-    held = _with_rule(gpu_node, jobs, LiftRule(0.0, 180.0))
+    held = _with_rule(gpu_node, jobs, LiftRule(0.0, 180.0, 0.0))
     limited_s = waiting.jobs.ended_s[0]
     last_s = held.jobs.ended_s[2] - held.jobs.started_s[2]
     assert last_s == pytest.approx(80.0 + (100.0 - 80.0) * limited_s / 100.0)
@@ -141,14 +142,15 @@ def test_a_job_that_has_waited_for_less_than_the_grace_lifts_nothing(gpu_node) -
     jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE))
     alone_s = _run(gpu_node, jobs, "class_limits_50").jobs.ended_s[0]
     # No other event is at the end of the grace.
-    patient = _with_rule(gpu_node, jobs, LiftRule(grace_s=7.0))
+    patient = _with_rule(gpu_node, jobs, replace(_ONLY_WAITING, grace_s=7.0))
     assert patient.jobs.ended_s[0] == pytest.approx(47.0 + 100.0 - 47.0 * 100.0 / alone_s)
-    late = _with_rule(gpu_node, jobs, LiftRule(grace_s=500.0))
+    late = _with_rule(gpu_node, jobs, replace(_ONLY_WAITING, grace_s=500.0))
     assert late.jobs.ended_s[0] == alone_s
 
 
 def test_limits_are_lifted_while_too_few_gpus_are_free(gpu_node) -> None:
     jobs = _jobs(gpu_node, (0.0, False, _COMPUTE))
+    assert _run(gpu_node, jobs, "class_limits_50_queue").jobs.ended_s[0] == pytest.approx(100.0)
     assert _with_rule(gpu_node, jobs, LiftRule(spare_pct=1.0)).jobs.ended_s[0] == pytest.approx(100.0)
     half = replace(jobs, gpus=jobs.gpus // 2)
     limited_s = _run(gpu_node, half, "class_limits_50").jobs.ended_s[0]
@@ -159,15 +161,13 @@ def test_limits_are_lifted_while_too_few_gpus_are_free(gpu_node) -> None:
 @pytest.mark.parametrize("second", [(40.0, False, _COMPUTE), None])
 def test_a_standard_job_that_waits_lifts_nothing(gpu_node, second) -> None:
     rows = [(0.0, False, _COMPUTE), *([second] if second else [])]
-    ends = [
-        _run(gpu_node, _jobs(gpu_node, *rows), arm).jobs.ended_s[0]
-        for arm in ("class_limits_50", "class_limits_50_queue")
-    ]
-    assert ends[0] == ends[1]
+    jobs = _jobs(gpu_node, *rows)
+    limited_s = _run(gpu_node, jobs, "class_limits_50").jobs.ended_s[0]
+    assert _with_rule(gpu_node, jobs, _ONLY_WAITING).jobs.ended_s[0] == limited_s
 
 
 def test_a_performance_job_that_no_node_could_ever_hold_lifts_nothing(gpu_node) -> None:
     jobs = _jobs(gpu_node, (0.0, False, _COMPUTE), (40.0, True, _COMPUTE))
     too_large = replace(jobs, gpus=jobs.gpus * np.array([1, 2]))
-    ends = [_run(gpu_node, too_large, f"class_limits_50{queue}").jobs.ended_s[0] for queue in ("", "_queue")]
-    assert ends[0] == ends[1]
+    limited_s = _run(gpu_node, too_large, "class_limits_50").jobs.ended_s[0]
+    assert _with_rule(gpu_node, too_large, _ONLY_WAITING).jobs.ended_s[0] == limited_s

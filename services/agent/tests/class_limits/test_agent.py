@@ -231,13 +231,13 @@ async def test_a_limit_is_lifted_and_not_set_while_the_target_says_so(cluster, l
         await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")
         assert library.gpus[0].clock_mhz == 1800
 
-        target["spec"]["classLimits"] = {"lifted": True, "reason": "PerformancePodsWait"}
+        target["spec"]["classLimits"] = {"lifted": True, "reason": "GpusInDemand"}
         cluster.api.put(target)
         await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "NoLimit")
         assert library.gpus[0].clock_mhz == 1980
-        assert device(cluster)["classLimit"]["reason"] == "PerformancePodsWait"
+        assert device(cluster)["classLimit"]["reason"] == "GpusInDemand"
         series = await agent.series("n1")
-        assert series['joulie_class_limit_gpus{limited="false",reason="PerformancePodsWait"}'] == 1
+        assert series['joulie_class_limit_gpus{limited="false",reason="GpusInDemand"}'] == 1
         assert series["joulie_class_limit_lifts_total"] == 1
 
         del target["spec"]["classLimits"]
@@ -252,7 +252,7 @@ async def test_a_node_whose_target_is_deleted_is_limited_again(cluster, library,
     cluster.api.put_all([make_node("n1"), namespace("ml", "10%"), started("train"), target])
     async with holders(env["HOLDERS_SOCKET"]):
         await cluster.start_agent(**env, CLASS_LIMITS="Enforce")
-        await cluster.api.wait_for(lambda: device(cluster).get("classLimit", {}).get("reason") == "PerformancePodsWait")
+        await cluster.api.wait_for(lambda: device(cluster).get("classLimit", {}).get("reason") == "GpusInDemand")
         assert (library.gpus[0].clock_mhz, library.clock_writes) == (1980, 0)
         cluster.api.remove("NodePowerProfile", "n1")
         await cluster.api.wait_for(lambda: enforced(cluster).get("reason") == "Set")

@@ -132,9 +132,14 @@ class Cluster:
         """Return what is bound to a node; not to be changed by the caller."""
         return self._loads.get(name, EMPTY)
 
+    @property
+    def pods_unknown(self) -> bool:
+        """Whether the pods of the cluster are not known."""
+        return self._pods.is_stale()
+
     def blocking_pods(self, name: NodeName) -> int | None:
         """Return the active performance pods on a node; None while the pods of the cluster are not known."""
-        return None if self._pods.is_stale() else self.load(name).performance_pods
+        return None if self.pods_unknown else self.load(name).performance_pods
 
     def hardware(self, name: NodeName) -> ManagedHardware | None:
         """Return the hardware of a node of the watched selection."""

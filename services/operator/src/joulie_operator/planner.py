@@ -41,7 +41,7 @@ from joulie_operator.gpu_caps_check import is_unlisted
 from joulie_operator.notifications import GpuCapNotListed, Notification, PodsUnreadable, TransitionMade
 from joulie_operator.published_state import PublishedState
 
-_LIFTED: Final = ClassLimitTarget(lifted=True, reason=LimitReason.PERFORMANCE_PODS_WAIT)
+_LIFTED: Final = ClassLimitTarget(lifted=True, reason=LimitReason.GPUS_IN_DEMAND)
 
 
 @dataclass(slots=True)

@@ -184,6 +184,9 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     class_limits_lifted_for: PositiveDuration = DEFAULT_RULE.hold_s
     """How long these limits stay lifted after the last such pod has got a node. Longer saves less, and pods that come
     later wait less."""
+    class_limits_spare_pct: Annotated[float, Field(ge=0, le=100)] = DEFAULT_RULE.spare_pct
+    """They are lifted as well on all nodes of a GPU model of which less than this share of GPUs is free, in percent, as
+    the next performance pod may have to wait; 0: only for pods that wait."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

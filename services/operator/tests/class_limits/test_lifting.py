@@ -1,5 +1,6 @@
 """The nodes whose limits are lifted, as pods come and go."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,14 +9,16 @@ from prometheus_client import CollectorRegistry
 from joulie_api.failures import Failures
 from joulie_core.class_caps.waiting import DEFAULT_RULE, UNKNOWN_REQUEST, GpuRequest
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.hardware.view import view_from_node
 from joulie_core.kinds.node_power_profile import ClassLimitTarget, NodePowerProfileSpec
 from joulie_core.labels import HW_GPU_COUNT, HW_GPU_MODEL
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_operator.class_limits.lifting import MOST_REQUESTS, ClassLimitLifting
 from joulie_operator.class_limits.metrics import lifting_families
+from joulie_operator.class_limits.nodes import GpuNodes
 from joulie_operator.class_limits.pods import WaitingPod
+from joulie_operator.cluster import Cluster
+from joulie_operator.pods import PodSummary
 from joulie_operator.published import PublishedTarget
 
 GPU = "nvidia.com/gpu"
@@ -55,28 +58,36 @@ class World:
 
     def __init__(self, *nodes, targets=None):
         self.pods, self.now, self.changed = Pods(), 1000.0, []
-        self.nodes = {each.name: each for each in nodes}
+        self.bound, failures = Pods(), Failures(CollectorRegistry())
+        self.cluster = Cluster(INVENTORY, pods=self.bound, on_change=lambda _change: None, failures=failures)
+        self.names = set()
+        for each in nodes:
+            self.put_node(each)
         self.targets = targets or {}
-        self.views = 0
         self.lifting = ClassLimitLifting(
             self.pods,
-            self,
+            GpuNodes(self.cluster, failures),
             SimpleNamespace(names=self.targets.keys, target=self.targets.get),
             self.changed.append,
-            Failures(CollectorRegistry()),
+            failures,
             clock=lambda: self.now,
         )
 
-    def view(self, name):
-        self.views += 1
-        return view_from_node(self.nodes[name], INVENTORY)
+    def put_node(self, found):
+        self.cluster.on_node(found.name, self.cluster.nodes.get(found.name), found)
+        self.names.add(found.name)
+
+    def bind(self, key, name, gpus):
+        """Let a pod with GPUs run on a node."""
+        summary = PodSummary(node=NodeName(name), performance=False, cpu_cores=1.0, gpus=gpus)
+        self.cluster.on_pod(key, None, summary)
 
     def after(self, elapsed_s):
         """Let time pass; return the nodes that have changed at the end of it, and those that are lifted."""
         self.now += elapsed_s
         self.changed.clear()
         self.lifting.step()
-        return sorted(self.changed), sorted(name for name in self.nodes if self.lifting.lifted(name))
+        return sorted(self.changed), sorted(name for name in self.names if self.lifting.lifted(name))
 
     def series(self):
         found = lifting_families(waiting=self.lifting.waiting, lifted_nodes=self.lifting.lifted_nodes)
@@ -165,9 +176,11 @@ def test_while_the_pods_are_not_known_everything_stays(world):
 def test_a_node_that_comes_later_is_lifted_too_and_one_that_goes_is_not(world):
     world.pods.put("ml/p", GpuRequest(((GPU, 4.0),)))
     world.after(GRACE_S)
-    world.nodes["late"] = node("late", 8)
-    del world.nodes["b"]
-    assert world.after(1.0) == (["late"], ["a", "late"])
+    world.put_node(node("late", 8))
+    assert world.after(1.0) == (["late"], ["a", "b", "late"])
+    world.cluster.on_node("b", world.cluster.nodes["b"], None)
+    assert world.after(HOLD_S - 1.0) == ([], ["a", "b", "late"])
+    assert world.after(1.0) == (["b"], ["a", "late"])
 
 
 def test_gpus_of_a_node_that_are_unhealthy_count_and_unreadable_numbers_admit_every_pod():
@@ -182,6 +195,50 @@ def test_a_node_without_gpus_is_never_lifted():
     world = World(node("none", 0))
     world.pods.put("ml/p", UNKNOWN_REQUEST)
     assert world.after(GRACE_S) == ([], [])
+
+
+def test_a_node_whose_hardware_cannot_be_resolved_stops_no_other(monkeypatch):
+    world = World(node("bad", 8), node("good", 8))
+    resolve = world.cluster.hardware
+
+    def hardware(name):
+        if name == "bad":
+            raise RuntimeError("a defect")
+        return resolve(name)
+
+    monkeypatch.setattr(world.cluster, "hardware", hardware)
+    world.pods.put("ml/p", GpuRequest(((GPU, 8.0),)))
+    assert world.after(GRACE_S)[1] == ["good"]
+
+
+V100 = "Tesla V100-PCIE-32GB"
+
+
+def test_limits_of_a_model_are_lifted_while_less_than_a_quarter_of_its_gpus_is_free():
+    world = World(node("a", 8), node("b", 8), node("other", 8, V100))
+    world.bind("ml/1", "a", 8.0)
+    world.bind("ml/2", "b", 4.0)
+    assert world.after(1.0) == ([], [])
+    world.bind("ml/3", "b", 0.5)
+    assert world.after(1.0) == (["a", "b"], ["a", "b"])
+
+
+def test_free_gpus_of_a_node_that_takes_no_pods_are_not_free():
+    cordoned = replace(node("b", 8), unschedulable=True)
+    world = World(node("a", 8), cordoned)
+    world.bind("ml/1", "a", 6.5)
+    assert world.after(1.0) == (["a", "b"], ["a", "b"])
+    world.put_node(node("b", 8))
+    assert world.after(HOLD_S) == (["a", "b"], [])
+
+
+def test_while_the_pods_of_nodes_are_not_known_everything_stays():
+    world = World(node("a", 8))
+    world.bound.stale = True
+    world.bind("ml/1", "a", 8.0)
+    assert world.after(1.0) == ([], [])
+    world.bound.stale = False
+    assert world.after(1.0) == (["a"], ["a"])
 
 
 def test_what_was_published_stays_lifted_for_the_hold():

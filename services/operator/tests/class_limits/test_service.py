@@ -5,7 +5,7 @@ from tests.e2e.waiting import eventually
 from joulie_testing.api import make_node, make_pod
 
 H100, V100 = "NVIDIA H100 80GB HBM3", "Tesla V100-PCIE-32GB"
-LIFTED = {"lifted": True, "reason": "PerformancePodsWait"}
+LIFTED = {"lifted": True, "reason": "GpusInDemand"}
 NODES = [
     make_node("h100-0", gpus=8, gpu_model=H100, labels={"model": "h100"}),
     make_node("h100-1", gpus=8, gpu_model=H100, labels={"model": "h100"}),
@@ -70,6 +70,16 @@ async def test_the_next_operator_keeps_what_is_lifted(cluster):
     await eventually(leads, within_s=20)
     assert lifted(cluster) == {"h100-0", "h100-1", "v100-0"}
     assert written(cluster)[before:] == []
+
+
+async def test_limits_are_lifted_while_few_gpus_of_a_model_are_free(cluster):
+    cluster.api.put_all(NODES)
+    cluster.start(**ALL_PERFORMANCE, CLASS_LIMITS_LIFTED_FOR="1s", CLASS_LIMITS_SPARE_PCT="50")
+    await cluster.until(lambda: lifted(cluster) == set())
+    cluster.api.put_all([make_pod("a", gpu=2, node="v100-0"), make_pod("b", gpu=1, node="v100-0")])
+    await cluster.until(lambda: lifted(cluster) == {"v100-0"})
+    cluster.api.remove("Pod", "a", "default")
+    await cluster.until(lambda: lifted(cluster) == set())
 
 
 async def test_by_default_nothing_is_lifted_and_unscheduled_pods_are_not_watched(cluster):

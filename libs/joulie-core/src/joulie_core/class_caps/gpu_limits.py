@@ -37,8 +37,8 @@ class LimitReason(StrEnum):
     HOLDER_UNKNOWN = "HolderUnknown"
     #: A pod that holds it allows no slowdown.
     NO_SLOWDOWN_ALLOWED = "NoSlowdownAllowed"
-    #: A performance pod waits for a GPU of this model.
-    PERFORMANCE_PODS_WAIT = "PerformancePodsWait"
+    #: Performance pods wait for GPUs of the node, or few GPUs of its model are free.
+    GPUS_IN_DEMAND = "GpusInDemand"
     #: The clock that it holds under load was not measured yet.
     HELD_CLOCK_UNKNOWN = "HeldClockUnknown"
     #: It holds no higher clock, or draws no more, than the lowest limit that is of use.
@@ -80,7 +80,7 @@ def gpu_limit(
         holders: what each pod that holds it allows; None for one of which that is not known.
         gpu: its model; None where that is not known.
         clocks: its clocks; None where they cannot be limited.
-        waited_for: performance pods wait for a GPU of this model.
+        waited_for: performance pods wait for the GPU, or soon would.
     """
     if not holders:
         return GpuLimit(LimitReason.FREE)
@@ -91,7 +91,7 @@ def gpu_limit(
     if allowed is AllowedSlowdown.NONE:
         return GpuLimit(LimitReason.NO_SLOWDOWN_ALLOWED)
     if waited_for:
-        return GpuLimit(LimitReason.PERFORMANCE_PODS_WAIT)
+        return GpuLimit(LimitReason.GPUS_IN_DEMAND)
     if clocks is not None:
         return _by_clock(allowed, gpu, clocks)
     return GpuLimit(LimitReason.MODEL_UNKNOWN) if gpu is None else _by_power(allowed, gpu)

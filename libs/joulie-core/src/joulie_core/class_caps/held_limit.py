@@ -58,7 +58,7 @@ def held_limit(
         holders: the pods.
         gpu: its model; None where that is not known.
         clocks: its clocks; None where they cannot be limited.
-        waited_for: limits of the node are lifted, since performance pods wait for its GPUs.
+        waited_for: limits of the node are lifted, since performance pods wait for its GPUs, or soon would.
     """
     match device.held_as:
         case HeldAs.FREE:

@@ -27,8 +27,9 @@ class LiftRule:
     grace_s: float = 5.0
     #: Time from the last waiting pod until limits come back.
     hold_s: float = 300.0
-    #: Limits of a model are lifted as well while less than this share of its GPUs is free; 0: only for pods that wait.
-    spare_pct: float = 0.0
+    #: Limits of a model are lifted as well while less than this share of its GPUs is free, since the next performance
+    #: pod may have to wait then; 0: only for pods that wait.
+    spare_pct: float = 25.0
 
 
 DEFAULT_RULE: Final = LiftRule()
@@ -58,9 +59,9 @@ class GpuNode:
     #: GPUs that pods can request, by extended resource.
     gpus: Mapping[str, float]
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: GPUs, and those that no pod has requested; None where that is not known, which counts as no free one.
+    #: GPUs that pods may get, and those of them that no pod has requested; both 0 for a node that takes no pods.
     total: float = 0.0
-    free: float | None = None
+    free: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +120,5 @@ def _short_models(nodes: Iterable[GpuNode], spare_pct: float) -> frozenset[str]:
     free: dict[str, float] = {}
     for node in nodes:
         totals[node.model] = totals.get(node.model, 0.0) + node.total
-        free[node.model] = free.get(node.model, 0.0) + (node.free or 0.0)
+        free[node.model] = free.get(node.model, 0.0) + node.free
     return frozenset(model for model, total in totals.items() if free[model] + _ROUNDING < total * spare_pct / _PERCENT)

@@ -76,7 +76,7 @@ class ClassLimitTarget(Model):
     lifted: bool = False
     """Whether the agent lifts all of them and sets none, for as long as this is here."""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """Reason, in CamelCase: `PerformancePodsWait`."""
+    """Reason, in CamelCase: `GpusInDemand`."""
 
 
 class NodePowerProfileSpec(Model):

@@ -41,7 +41,7 @@ def _class_caps(gpu_pct: float, cpu_pct: float, score: ScoreSettings | None = _E
 
 def _class_limits(allowed: AllowedSlowdown, limited_by: LimitedBy, *, queue: bool) -> Arm:
     """Return an arm without eco nodes, which limits the GPUs of standard pods by what they allow."""
-    lifted = "; limits of a GPU model are lifted while performance pods wait for it" if queue else ""
+    lifted = "; limits are lifted while performance pods wait for GPUs, or few are free" if queue else ""
     return _joulie(
         f"class_limits_{allowed.pct}{'_power' * (limited_by is LimitedBy.POWER)}{'_queue' * queue}",
         f"no eco nodes; {limited_by} of GPUs of standard pods limited to run {allowed.pct} % longer{lifted}; energy_v1",

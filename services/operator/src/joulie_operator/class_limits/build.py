@@ -13,6 +13,7 @@ from joulie_core.class_caps.waiting import DEFAULT_RULE
 from joulie_core.names import NodeName
 from joulie_operator.class_limits.lifting import ClassLimitLifting
 from joulie_operator.class_limits.metrics import lifting_families
+from joulie_operator.class_limits.nodes import GpuNodes
 from joulie_operator.class_limits.pods import WITHOUT_NODE, WaitingPodDecoder
 from joulie_operator.cluster import Cluster
 from joulie_operator.published_state import PublishedState
@@ -58,9 +59,15 @@ def build_limit_lifting(
     app.report(pods)
     app.spawn("watch pods without a node", watch_pods())
     clock = asyncio.get_running_loop().time
-    rule = replace(DEFAULT_RULE, hold_s=settings.class_limits_lifted_for)
+    rule = replace(DEFAULT_RULE, hold_s=settings.class_limits_lifted_for, spare_pct=settings.class_limits_spare_pct)
     lifting = ClassLimitLifting(
-        pods, around.cluster, around.published, around.changed, app.failures, clock=clock, rule=rule
+        pods,
+        GpuNodes(around.cluster, app.failures),
+        around.published,
+        around.changed,
+        app.failures,
+        clock=clock,
+        rule=rule,
     )
     app.registry.register(
         NodeSeriesCollector(

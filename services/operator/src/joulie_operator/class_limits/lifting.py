@@ -7,9 +7,8 @@ Source: docs/decisions/0062-limits-lifted-while-performance-pods-wait.md.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from math import inf
-from typing import Final, NoReturn, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn
 
 import structlog
 
@@ -18,22 +17,18 @@ from joulie_api.reflector import Reflector
 from joulie_core.class_caps.waiting import (
     DEFAULT_RULE,
     UNKNOWN_REQUEST,
-    GpuNode,
     GpuRequest,
     LiftedNodes,
     LiftRule,
     nodes_to_lift,
 )
-from joulie_core.hardware.view import HardwareView
 from joulie_core.names import NodeName
-from joulie_core.node import Node
-from joulie_core.powerest.gpu_share import gpu_share
-from joulie_core.quantity import QuantityError, parse_quantity
+from joulie_operator.class_limits.nodes import GpuNodes
 from joulie_operator.class_limits.pods import WaitingPod
 from joulie_operator.published_state import PublishedState
 
 #: Between two looks at the pods that wait.
-STEP_S: Final = 1.0
+STEP_S: Final = 2.0
 #: Distinct requests that are matched with nodes one by one; with more, every node with GPUs is waited for.
 MOST_REQUESTS: Final = 32
 _WORK: Final = "lift limits by class"
@@ -41,23 +36,12 @@ _WORK: Final = "lift limits by class"
 _log = structlog.get_logger()
 
 
-class ManagedNodes(Protocol):
-    """The nodes of the operator, as its model of the cluster has them."""
-
-    @property
-    def nodes(self) -> Mapping[NodeName, Node]:
-        """The nodes by name."""
-
-    def view(self, name: NodeName) -> HardwareView | None:
-        """Return the hardware of a node."""
-
-
 class ClassLimitLifting:
     """The nodes whose limits by class are lifted.
 
     Args:
         pods: the pods without a node.
-        cluster: the nodes.
+        nodes: the nodes with GPUs.
         published: what is published for them.
         changed: called for each node whose target has to change.
         failures: counts defects.
@@ -68,7 +52,7 @@ class ClassLimitLifting:
     def __init__(
         self,
         pods: Reflector[WaitingPod],
-        cluster: ManagedNodes,
+        nodes: GpuNodes,
         published: PublishedState,
         changed: Callable[[NodeName], None],
         failures: Failures,
@@ -77,7 +61,7 @@ class ClassLimitLifting:
         rule: LiftRule = DEFAULT_RULE,
     ) -> None:
         self._pods = pods
-        self._cluster = cluster
+        self._gpu_nodes = nodes
         self._published = published
         self._changed = changed
         self._failures = failures
@@ -85,7 +69,6 @@ class ClassLimitLifting:
         self._rule = rule
         #: Since when a pod is seen without a node, by key.
         self._since: dict[str, float] = {}
-        self._nodes: dict[NodeName, tuple[Node, HardwareView | None, GpuNode | None]] = {}
         self._state = LiftedNodes()
         #: Performance pods that have waited for longer than the grace, as of the last look.
         self.waiting = 0
@@ -96,7 +79,7 @@ class ClassLimitLifting:
         return name in self._state
 
     async def run(self) -> NoReturn:
-        """Look each second until cancelled, once what was published is taken over."""
+        """Look every two seconds until cancelled, once what was published is taken over."""
         self.adopt()
         while True:
             with self._failures.contained(_WORK):
@@ -112,18 +95,15 @@ class ClassLimitLifting:
 
     def step(self) -> None:
         """Lift the limits of the nodes that are waited for now, and let others come back."""
-        if self._pods.is_stale():
+        if self._pods.is_stale() or self._gpu_nodes.stale:
             return
         now, before = self._clock(), self._state
         waiting = list(self._waiting(now))
         self.waiting = len(waiting)
-        if not waiting and not before.waited_s:
-            return
         requests = set(waiting)
         if len(requests) > MOST_REQUESTS:
             requests = {UNKNOWN_REQUEST}
-        waited = nodes_to_lift(requests, list(self._gpu_nodes()), self._rule) if requests else frozenset[str]()
-        self._state = before.step(waited, now, self._rule)
+        self._state = before.step(nodes_to_lift(requests, list(self._gpu_nodes.current()), self._rule), now, self._rule)
         self._report(before)
 
     @property
@@ -139,17 +119,6 @@ class ClassLimitLifting:
             if pod is not None and pod.request is not None and now - since_s >= self._rule.grace_s:
                 yield pod.request
         yield from (UNKNOWN_REQUEST for key in self._pods.invalid if key not in store)
-
-    def _gpu_nodes(self) -> Iterator[GpuNode]:
-        nodes, cluster = self._nodes, self._cluster
-        for name in nodes.keys() - cluster.nodes.keys():
-            del nodes[name]
-        for name, node in cluster.nodes.items():
-            view, known = cluster.view(name), nodes.get(name)
-            if known is None or known[0] is not node or known[1] is not view:
-                known = nodes[name] = node, view, _gpu_node(node, view)
-            if known[2] is not None:
-                yield known[2]
 
     def _report(self, before: LiftedNodes) -> None:
         lifted, back = (
@@ -168,21 +137,3 @@ class ClassLimitLifting:
             self._since.pop(key, None)
         else:
             self._since.setdefault(key, self._clock())
-
-
-def _gpu_node(node: Node, view: HardwareView | None) -> GpuNode | None:
-    """Return a node as the decision takes it; None for one without GPUs."""
-    # With those that are taken out for being unhealthy, which may be back before the pod gets a node.
-    offers = {name: _count(value) for name, value in {**node.allocatable, **node.capacity}.items() if gpu_share(name)}
-    if not offers and (view is None or view.gpu is None):
-        return None
-    model = view.gpu.model if view is not None and view.gpu is not None else ""
-    return GpuNode(node.name, model, offers, node.labels)
-
-
-def _count(quantity: str) -> float:
-    """Return a number of GPUs; infinity for one that cannot be read: the node may take any pod."""
-    try:
-        return float(parse_quantity(quantity))
-    except QuantityError:
-        return inf
