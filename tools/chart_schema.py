@@ -49,6 +49,7 @@ _DERIVED: Final = frozenset(
         "CLASS_LIMITS",
         "DEFAULT_MAX_SLOWDOWN",
         "ENERGY_RECEIPTS",
+        "DEVICE_PROCESSES",
         "EXTENDER_ADDR",
         "HOST_ROOT",
         "LIFT_CLASS_LIMITS",
@@ -224,6 +225,7 @@ def _agent() -> _Schema:
                     "extraEnv": _ENTRIES,
                     "resources": _OBJECT,
                     "metricsPort": _PORT,
+                    "processes": _closed({"enabled": _FLAG}),
                     "hostPodResourcesPath": _PATH,
                 }
             ),

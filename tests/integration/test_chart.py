@@ -481,6 +481,24 @@ def test_the_agent_creates_events_and_has_a_start_hook_only_where_that_is_enable
     assert ("start-hook" in {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]}) is is_on
 
 
+@pytest.mark.parametrize(
+    ("holders", "is_on"),
+    [
+        ({"enabled": True, "processes": {"enabled": True}}, True),
+        ({"enabled": True}, False),
+        ({"processes": {"enabled": True}}, False),
+    ],
+)
+def test_the_agents_have_the_pid_namespace_of_the_node_only_where_processes_are_looked_for(helm: Helm, holders, is_on):
+    manifests = helm.render({"agent": {"holders": holders, "watchdog": {"enabled": True}}})
+    for workload in manifests:
+        if workload["kind"] in {"DaemonSet", "Deployment", "Job"}:
+            mine = is_on and workload["metadata"]["name"] == "joulie-agent"
+            assert pod_spec(workload).get("hostPID", False) is mine, workload["metadata"]["name"]
+    controller = env_of(containers(find(manifests, "DaemonSet", "joulie-agent"))["controller"])
+    assert controller.get("DEVICE_PROCESSES", "false") == ("true" if is_on else "false")
+
+
 @pytest.mark.parametrize("mode", ["daemonset", "pool"])
 @pytest.mark.parametrize("receipts", [True, False])
 def test_receipts_take_the_right_to_create_events_about_pods_and_no_other(helm: Helm, receipts, mode):

@@ -149,6 +149,12 @@ def test_a_pool_follows_nothing_of_the_machine_it_runs_on(name, value):
         read(**POOL, **{name: value})
 
 
+def test_processes_of_gpus_need_holders():
+    with pytest.raises(SettingsError, match="DEVICE_PROCESSES is set and HOLDERS_SOCKET is not"):
+        read(NODE_NAME="n1", DEVICE_PROCESSES="true")
+    assert read(NODE_NAME="n1", DEVICE_PROCESSES="true", HOLDERS_SOCKET="/run/holders").device_processes
+
+
 def test_receipts_need_energy_by_pod():
     with pytest.raises(SettingsError, match="ENERGY_RECEIPTS is set and ENERGY_BY_POD is not"):
         read(NODE_NAME="n1", ENERGY_RECEIPTS="true")

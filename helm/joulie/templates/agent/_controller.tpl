@@ -40,6 +40,8 @@ true
     {{- if include "joulie.holders.enabled" . }}
     - name: HOLDERS_SOCKET
       value: /run/joulie/holders.sock
+    - name: DEVICE_PROCESSES
+      value: {{ $agent.holders.processes.enabled | quote }}
     - name: CLASS_LIMITS
       value: {{ include "joulie.classLimits.mode" . | quote }}
     - name: DEFAULT_MAX_SLOWDOWN

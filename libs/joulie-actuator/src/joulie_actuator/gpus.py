@@ -6,11 +6,13 @@ GPU of another vendor. Drivers are opened at the first request.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
 from joulie_actuator import gpu_caps, gpu_clocks, results
+from joulie_actuator.gpu_users import read_users
 from joulie_actuator.hardware.gpu.driver import (
     CLOCK_KEY_END,
     GpuDeviceInfo,
@@ -22,7 +24,15 @@ from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, Knob
 from joulie_actuator.hardware.knob_results import RestoredKnob
 from joulie_actuator.outcome import ControlOutcome
-from joulie_actuator.protocol import DescribeGpu, LeaseKind, ReadGpu, SetGpuCaps, SetGpuClassClocks, SetGpuClocks
+from joulie_actuator.protocol import (
+    DescribeGpu,
+    LeaseKind,
+    ReadGpu,
+    ReadGpuProcesses,
+    SetGpuCaps,
+    SetGpuClassClocks,
+    SetGpuClocks,
+)
 from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import (
     GpuClassClocks,
@@ -33,7 +43,7 @@ from joulie_actuator.replies import (
     RestoreReport,
 )
 
-GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | SetGpuClassClocks | ReadGpu | DescribeGpu
+GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | SetGpuClassClocks | ReadGpu | ReadGpuProcesses | DescribeGpu
 DISCOVERY_INTERVAL_S: Final = 60.0
 
 
@@ -46,6 +56,8 @@ class GpuHandler:
     writer: JournaledWriter | HardwareFailure
     #: Monotonic seconds.
     clock: Callable[[], float]
+    #: A mount of proc.
+    proc_root: Path = Path("/proc")
     _claims: gpu_clocks.ClockClaims = field(init=False, default_factory=gpu_clocks.ClockClaims)
     #: What each driver has described, and why it does not answer now.
     _devices: dict[str, tuple[GpuDeviceInfo, ...]] = field(init=False, default_factory=dict)
@@ -69,6 +81,8 @@ class GpuHandler:
                 return self._limit_class_clocks(clocks_mhz)
             case ReadGpu(energy_only=energy_only):
                 return self._read(self._counter if energy_only else self._reading)
+            case ReadGpuProcesses():
+                return read_users(self._drivers_by_uuid, self.proc_root)
             case DescribeGpu():
                 return self._describe()
 

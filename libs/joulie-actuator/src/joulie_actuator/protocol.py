@@ -193,6 +193,10 @@ class ReadGpu(_Request, frozen=True, tag="read_gpu"):
     energy_only: bool = False
 
 
+class ReadGpuProcesses(_Request, frozen=True, tag="read_gpu_processes"):
+    """Read to which pods the processes belong that use each GPU."""
+
+
 class DescribeCpu(_Request, frozen=True, tag="describe_cpu"):
     """Describe the CPUs and what can be controlled."""
 
@@ -215,7 +219,7 @@ Setting: TypeAlias = (
     | SetGpuClassClocks
     | SetInterrupts
 )
-Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
+Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | ReadGpuProcesses | DescribeCpu | DescribeGpu | CheckHealth
 
 
 def subsystem_of(request: Request) -> Subsystem:
@@ -223,7 +227,7 @@ def subsystem_of(request: Request) -> Subsystem:
     match request:
         case Restore(subsystem=subsystem):
             return subsystem
-        case SetGpuCaps() | SetGpuClocks() | SetGpuClassClocks() | ReadGpu() | DescribeGpu():
+        case SetGpuCaps() | SetGpuClocks() | SetGpuClassClocks() | ReadGpu() | ReadGpuProcesses() | DescribeGpu():
             return Subsystem.GPU
         case SetInterrupts():
             return Subsystem.INTERRUPTS

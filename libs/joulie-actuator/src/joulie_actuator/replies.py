@@ -114,6 +114,23 @@ class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
     overwritten: dict[str, int]
 
 
+class GpuUsers(msgspec.Struct, frozen=True, kw_only=True):
+    """What uses one GPU."""
+
+    #: UIDs of the pods of its processes, as their cgroups have them.
+    pods: tuple[str, ...] = ()
+    #: The first process that is in no pod.
+    outside_pid: int | None = None
+
+
+class GpuProcesses(_Reply, frozen=True, tag="gpu_processes"):
+    """What uses the GPUs, by UUID; a GPU is in one of both, unless its driver does not answer."""
+
+    users: dict[str, GpuUsers]
+    #: Why it is not known.
+    failures: dict[str, HardwareFailure]
+
+
 class GpuClassClocks(_Reply, frozen=True, tag="gpu_class_clocks"):
     """Clocks of GPUs after `SetGpuClassClocks`, by UUID."""
 
@@ -177,6 +194,7 @@ Reply: TypeAlias = (
     | InterruptsReport
     | CpuReadings
     | GpuReadings
+    | GpuProcesses
     | GpuClassClocks
     | CpuDescription
     | GpuDescription

@@ -63,7 +63,9 @@ class HostSubsystems:
             clock=clock,
         )
         drivers = host_gpu_drivers() if drivers is None else drivers
-        gpus = GpuHandler(drivers=drivers, writer=writer[Subsystem.GPU], clock=clock)
+        gpus = GpuHandler(
+            drivers=drivers, writer=writer[Subsystem.GPU], clock=clock, proc_root=Path(settings.host_proc_root)
+        )
         watched = WatchedCalls(OsCalls(), watches[Subsystem.INTERRUPTS])
         interrupts = InterruptHandler(
             tree=SysfsTree(settings.host_sys_root, watched),

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define MAX_GPUS 80
+#define MAX_PIDS 8
 
 enum { HANG_NEVER = 0, HANG_ALWAYS = 1, HANG_ON_SET = 2 };
 
@@ -34,6 +35,9 @@ struct stub_gpu {
     volatile uint32_t activity_pct;     /* of the graphics engine, also NVML's */
     volatile uint32_t energy_low, energy_high; /* of the energy counter: millijoules, and AMD SMI's own unit */
     volatile uint32_t no_energy;        /* a device that has none */
+    volatile uint32_t computes, draws;  /* how many processes do; AMD SMI does not tell them apart */
+    volatile uint32_t compute_pids[MAX_PIDS], draw_pids[MAX_PIDS];
+    volatile uint32_t no_processes;     /* a device, or a guest, that lists none */
 };
 
 struct stub_state {

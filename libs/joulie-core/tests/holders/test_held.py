@@ -12,6 +12,7 @@ from joulie_core.holders.held import Holder, NodePods, held_devices
 from joulie_core.holders.records import (
     ClaimedDevice,
     DeviceListing,
+    DeviceUsers,
     HolderReason,
     ListedContainer,
     ListedPod,
@@ -40,10 +41,10 @@ def listed(name="train", *device_ids, resource="nvidia.com/gpu", container="main
     return ListedPod("team", name, (ListedContainer(container, devices),))
 
 
-def held(listing, pods, *, gpus=GPUS, outside=None, slices=()):
+def held(listing, pods, *, gpus=GPUS, users=None, slices=()):
     """Return as what each GPU is held and why, by UUID."""
     answer = DeviceListing(tuple(listing), NOW)
-    found = held_devices(answer, NodePods({each.key: each for each in pods}, slices), gpus, outside)
+    found = held_devices(answer, NodePods({each.key: each for each in pods}, slices), gpus, users)
     return {each.uuid: (each.held_as.value, each.reason.value) for each in found}
 
 
@@ -247,14 +248,59 @@ def test_a_pod_that_lacks_a_gpu_may_hold_the_one_it_has_exclusively_but_no_other
     assert found == {"GPU-a": ("performance", "PerformancePod"), "GPU-b": ("standard", "AllStandard")}
 
 
+OUTSIDE, UNUSED = DeviceUsers(outside_pid=7), DeviceUsers()
+
+
 def test_processes_outside_of_pods_are_neither_free_nor_standard():
     entries = [listed("train", "GPU-a")]
 
-    assert held(entries, [pod()], outside={"GPU-a", "GPU-b"}) == {
+    assert held(entries, [pod()], users={"GPU-a": OUTSIDE, "GPU-b": OUTSIDE}) == {
         "GPU-a": ("outside", "OutsideProcess"),
         "GPU-b": ("outside", "OutsideProcess"),
     }
-    assert held(entries, [pod()], outside=set())["GPU-b"] == ("free", "NotHeld")
+    assert held(entries, [pod()], users={"GPU-a": UNUSED, "GPU-b": UNUSED}) == {
+        "GPU-a": ("standard", "AllStandard"),
+        "GPU-b": ("free", "NotHeld"),
+    }
+
+
+def test_processes_of_pods_on_the_node_are_not_outside_and_those_of_others_are():
+    of_pods = DeviceUsers(frozenset({"u1", "u2"}))
+    users = {"GPU-a": of_pods, "GPU-b": UNUSED}
+    monitor = pod("monitor", units=0, uid="u2")
+
+    assert held([listed("train", "GPU-a")], [pod(), monitor], users=users)["GPU-a"] == ("standard", "AllStandard")
+    for others in ([], [replace(monitor, active=False)]):
+        found = held([listed("train", "GPU-a")], [pod(), *others], users=users)
+        assert found["GPU-a"] == ("outside", "OutsideProcess")
+    static = replace(pod("monitor", units=0, uid="u9"), cgroup_uid="u2")
+    assert held([listed("train", "GPU-a")], [pod(), static], users=users)["GPU-a"] == ("standard", "AllStandard")
+
+
+@pytest.mark.parametrize("users", [{}, {"GPU-a": DeviceUsers(problem="not supported")}])
+def test_processes_that_were_looked_for_and_are_not_known_make_a_gpu_unknown(users):
+    found = held([listed("train", "GPU-a")], [pod()], users=users)
+
+    assert found == {"GPU-a": ("unknown", "ProcessesUnknown"), "GPU-b": ("unknown", "ProcessesUnknown")}
+
+
+def test_a_performance_pod_counts_before_a_process_outside_of_pods():
+    found = held([listed("fast", "GPU-a")], [pod("fast", PERFORMANCE)], users={"GPU-a": OUTSIDE})
+
+    assert found["GPU-a"] == ("performance", "PerformancePod")
+
+
+@pytest.mark.parametrize("workload_class", [STANDARD, PERFORMANCE])
+def test_the_energy_of_a_gpu_that_a_process_outside_of_pods_uses_is_no_pods(workload_class):
+    listing, pods = (
+        DeviceListing((listed("train", "GPU-a"),), NOW),
+        NodePods({"team/train": pod("train", workload_class)}),
+    )
+
+    (used,) = held_devices(listing, pods, (A,), {"GPU-a": OUTSIDE})
+    assert used.pods is None
+    (unused,) = held_devices(listing, pods, (A,), {"GPU-a": UNUSED})
+    assert unused.pods == {"u1"}
 
 
 def test_no_answer_makes_every_gpu_unknown_with_the_reason():

@@ -33,6 +33,7 @@ from joulie_agent.energy.receipts import Receipts, write_receipts
 from joulie_agent.holders.answer import fetch_answer, now_socket
 from joulie_agent.holders.cluster import NodePodsWatch
 from joulie_agent.holders.follow import HoldersFollower, HolderSources
+from joulie_agent.holders.users import UsersNow, follow_users
 from joulie_agent.informers import Informers
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
@@ -79,9 +80,12 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         if settings.energy_receipts and watch is not None:
             receipts = write_receipts(app, client, SERVICE, settings.node_name, watch.unreadable_pods)
         energy = _follow_energy(app, settings, watch, host, informers=informers, inventory=inventory, receipts=receipts)
-        follower = _follow_holders(app, settings, watch, host, workers, energy=energy)
+        read_users = host.gpu_users if settings.device_processes and isinstance(host, HostBackend) else None
+        users = follow_users(app, read_users)
+        follower = _follow_holders(app, settings, watch, host, workers, energy=energy, users=users)
         shadow = _shadow_limits(app, settings, client, host, follower, informers=informers) if follower else None
-        starts = _follow_starts(app, settings, client, watch, host, changed=partial(workers.wake, settings.node_name))
+        woken = partial(workers.wake, settings.node_name)
+        starts = _follow_starts(app, settings, client, watch, host, changed=woken, users=users)
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -137,6 +141,7 @@ def _follow_holders(
     workers: NodeWorkers,
     *,
     energy: EnergyFollower | None,
+    users: UsersNow,
 ) -> HoldersFollower | None:
     """Start to follow which pods hold the GPUs of this machine, if that is set."""
     if watch is None or not settings.holders_socket:
@@ -145,6 +150,7 @@ def _follow_holders(
         listing=partial(fetch_answer, settings.holders_socket),
         pods=watch.current,
         gpus=lambda: host.node_gpus() if isinstance(host, HostBackend) else (),
+        users=users,
     )
     follower = HoldersFollower(sources, partial(workers.wake, settings.node_name), energy.looked if energy else None)
     for reflector in watch.slices.reflectors:
@@ -258,6 +264,7 @@ def _follow_starts(
     host: PowerBackend,
     *,
     changed: Callable[[], None],
+    users: UsersNow,
 ) -> ContainerStarts | None:
     """Return what lifts limits by class before containers start, to be run; None where they are lifted by polling."""
     if not settings.start_hook_socket or watch is None or not isinstance(host, HostBackend):
@@ -266,7 +273,7 @@ def _follow_starts(
     events = PodEvents(client, component=SERVICE, node=name, wall_time=time.time)
     app.spawn("events", events.run())
     sources = StartSources(
-        partial(fetch_answer, now_socket(settings.holders_socket)), watch.current, host.node_gpus, events.record
+        partial(fetch_answer, now_socket(settings.holders_socket)), watch.current, host.node_gpus, users, events.record
     )
     starts = ContainerStarts(settings.start_hook_socket, sources, changed, app.failures)
     app.registry.register(NodeSeriesCollector(partial(start_families, name, starts)))

@@ -118,6 +118,11 @@ class AgentSettings(ServiceSettings):
     """Socket of `joulie-agent holders` of this pod, which asks the kubelet; unset does not follow which pods hold the
     GPUs of this machine. Only while AGENT_MODE is daemonset."""
 
+    device_processes: bool = False
+    """Look for processes outside of pods that use the GPUs of this machine, by the drivers' lists; see docs/holders.md.
+    Needs HOLDERS_SOCKET, and an actuator in the PID namespace of the machine. Off by default, since that takes the
+    chart's `hostPID`."""
+
     energy_by_pod: bool = False
     """Add up the energy of this machine by pod and serve it as metrics; see docs/energy-by-pod.md. Off by default,
     since it takes the right to read all pods. Only while AGENT_MODE is daemonset."""
@@ -248,6 +253,8 @@ class AgentSettings(ServiceSettings):
             faults.append("HOLDERS_SOCKET is for AGENT_MODE daemonset: a pool agent follows no GPU of its machine")
         if self.agent_mode is AgentMode.POOL and self.energy_by_pod:
             faults.append("ENERGY_BY_POD is for AGENT_MODE daemonset: a pool agent reads no counter of its machine")
+        if self.device_processes and not self.holders_socket:
+            faults.append("DEVICE_PROCESSES is set and HOLDERS_SOCKET is not: holders of GPUs are not followed")
         if self.energy_receipts and not self.energy_by_pod:
             faults.append("ENERGY_RECEIPTS is set and ENERGY_BY_POD is not: there is no energy to write receipts of")
         faults += self._class_limit_faults()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -22,6 +23,7 @@ from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import NodePods
 from joulie_core.holders.records import (
     DeviceListing,
+    DeviceUsers,
     HolderReason,
     ListedContainer,
     ListedPod,
@@ -61,6 +63,7 @@ class Node:
         self.link = ControllerLink(DEADLINE_S)
         self.listing = DeviceListing((listed("serve", "GPU-a"), listed("other", "GPU-b")), time.time())
         self.pods = NodePods({each.key: each for each in (pod("serve"), pod("other"), pod("web", 0))})
+        self.users = None
         self.outcome = LiftOutcome()
         self.looks, self.warnings, self.states = [], [], []
         #: Until it is set, the actuator does not answer.
@@ -69,7 +72,7 @@ class Node:
         self.lifting = asyncio.Event()
         self.defect = None
         self.asked = 0
-        sources = StartSources(self._list, lambda: self.pods, lambda: GPUS, self.warnings.append)
+        sources = StartSources(self._list, lambda: self.pods, lambda: GPUS, lambda: self.users, self.warnings.append)
         self.registry = CollectorRegistry()
         self.starts = ContainerStarts(str(self.path), sources, self._changed, Failures(self.registry))
         self.changed = asyncio.Event()
@@ -137,6 +140,15 @@ async def test_a_question_is_answered_after_the_limits_of_the_pods_gpus_are_lift
         ("GPU-b", HeldAs.PERFORMANCE),
     ]
     assert (node.warnings, node.starts.limited_starts) == ([], 0)
+
+
+async def test_a_gpu_that_a_process_outside_of_pods_uses_is_no_standard_pods_before_a_start(node):
+    standard = [replace(each, workload_class=WorkloadClass.STANDARD) for each in node.pods.pods.values()]
+    node.pods = NodePods({each.key: each for each in standard})
+    node.users = {"GPU-a": DeviceUsers(), "GPU-b": DeviceUsers(outside_pid=7)}
+    async with node.followed():
+        assert await node.ask("serve") is AskOutcome.ANSWERED
+    assert [each.held_as for each in node.looks[0].held] == [HeldAs.STANDARD, HeldAs.OUTSIDE]
 
 
 async def test_a_pod_without_gpus_starts_at_once_and_the_kubelet_is_not_asked(node):

@@ -7,6 +7,7 @@ from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import HeldDevice, Holder, NodePods
 from joulie_core.holders.records import (
     DeviceListing,
+    DeviceUsers,
     HolderReason,
     ListedContainer,
     ListedPod,
@@ -29,9 +30,10 @@ class Node:
         self.listing = DeviceListing(LISTED, 1000.0)
         self.pods = NodePods({POD.key: POD})
         self.gpus = (GPU,)
+        self.users = None
         self.changes = 0
         self.follower = HoldersFollower(
-            HolderSources(self.list, lambda: self.pods, lambda: self.gpus), changed=self.changed
+            HolderSources(self.list, lambda: self.pods, lambda: self.gpus, lambda: self.users), changed=self.changed
         )
 
     async def list(self):
@@ -160,3 +162,13 @@ async def test_a_look_is_recent_for_a_while_and_tells_those_who_asked_last(node)
     assert node.follower.recent(-1.0) is None
     await node.look()
     assert seen == [True, True]
+
+
+async def test_a_process_outside_of_pods_is_seen_at_the_next_look(node):
+    assert await node.look() == [("standard", "AllStandard")]
+    node.users = {"GPU-a": DeviceUsers(outside_pid=7)}
+    assert await node.look() == [("outside", "OutsideProcess")]
+    node.users = {"GPU-a": DeviceUsers(frozenset({"u"}))}
+    assert await node.look() == [("standard", "AllStandard")]
+    node.users = {}
+    assert await node.look() == [("unknown", "ProcessesUnknown")]

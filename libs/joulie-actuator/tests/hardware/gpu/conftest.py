@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,17 @@ class StubGpu(ctypes.Structure):
         ("energy_low", ctypes.c_uint32),
         ("energy_high", ctypes.c_uint32),
         ("no_energy", ctypes.c_uint32),
+        ("computes", ctypes.c_uint32),
+        ("draws", ctypes.c_uint32),
+        ("compute_pids", ctypes.c_uint32 * 8),
+        ("draw_pids", ctypes.c_uint32 * 8),
+        ("no_processes", ctypes.c_uint32),
     )
+
+    def use(self, *, compute: Sequence[int] = (), draw: Sequence[int] = ()) -> None:
+        """Let these processes use it, by their number."""
+        self.compute_pids[: len(compute)], self.computes = list(compute), len(compute)
+        self.draw_pids[: len(draw)], self.draws = list(draw), len(draw)
 
 
 class StubState(ctypes.Structure):

@@ -31,6 +31,7 @@ class Server:
             "devices": driver.devices,
             "power": lambda: power_mw(driver, uuid),
             "energy": lambda: driver.energy_mj(uuid),
+            "processes": lambda: driver.process_ids(uuid),
             "enforced": lambda: driver.enforced_mw(uuid),
             "generation": lambda: driver.generation,
             "knob": lambda: self._with_knob(uuid, _describe),

@@ -267,3 +267,26 @@ def test_a_clock_at_its_limit_is_bound_by_it(drive, state):
 def test_a_gpu_that_reports_no_metrics_has_an_unknown_bound(drive, state):
     state.gpus[0].no_clock_reasons = 1
     assert drive("clock_bound", FIRST) == "unknown"
+
+
+def test_processes_are_listed_but_the_one_that_asks(drive, state):
+    assert drive("processes", SECOND) == []
+    state.gpus[1].use(compute=[4000, drive.process.pid, 17])
+    assert drive("processes", SECOND) == [17, 4000]
+
+
+def test_a_device_that_lists_no_processes_is_a_failure_and_not_unused(drive, state):
+    state.gpus[1].no_processes = 1
+    assert drive.reason("processes", SECOND) == Reason.NO_INTERFACE
+
+
+def test_the_processes_of_one_partition_are_not_those_of_the_device(drive, state):
+    state.gpus[0].use(compute=[17])
+    assert drive("processes", FIRST) == [17]
+    state.gpus[0].partitioned = 1
+    assert drive.reason("processes", FIRST) == Reason.NO_READING
+
+
+def test_a_process_whose_name_the_package_cannot_decode_is_a_failure(drive, state):
+    state.gpus[1].use(compute=[17], draw=[1])
+    assert drive.reason("processes", SECOND) == Reason.NO_READING

@@ -297,3 +297,21 @@ def test_a_gpu_that_reports_no_reasons_has_an_unknown_bound(drive, state):
 def test_an_older_driver_knows_the_reasons_by_their_older_name(start_driver, old_nvml_folder, state):
     state.gpus[0].clock_reasons = 0x4
     assert start_driver("nvml", old_nvml_folder)("clock_bound", FIRST) == "power-limit"
+
+
+def test_processes_that_compute_and_that_draw_are_listed_once(drive, state):
+    assert drive("processes", FIRST) == []
+    state.gpus[0].use(compute=[4000, 17, 4_000_000_000], draw=[17, 900])
+    assert drive("processes", FIRST) == [17, 900, 4000, 4_000_000_000]
+    assert drive("processes", SECOND) == []
+
+
+def test_a_gpu_that_lists_no_processes_is_a_failure_and_not_unused(drive, state):
+    state.gpus[0].no_processes = 1
+    assert drive.reason("processes", FIRST) == Reason.NO_INTERFACE
+    state.gpus[0].no_processes, state.gpus[0].lost = 0, 1
+    assert drive.reason("processes", FIRST) == Reason.DEVICE_LOST
+
+
+def test_an_old_driver_that_lists_no_processes_is_a_failure(start_driver, old_nvml_folder, state):
+    assert start_driver("nvml", old_nvml_folder).reason("processes", FIRST) == Reason.NO_INTERFACE

@@ -3,7 +3,7 @@
  * Structures are those of amdsmi 7.0.2's wrapper. */
 enum {
     SUCCESS = 0, INVAL = 1, NOT_SUPPORTED = 2, NO_PERM = 10, NOT_FOUND = 31, NOT_INIT = 32, DRIVER_NOT_LOADED = 34,
-    INSUFFICIENT_SIZE = 41
+    OUT_OF_RESOURCES = 15, INSUFFICIENT_SIZE = 41
 };
 enum {
     NOT_OPEN = NOT_INIT, NOT_LOADED = DRIVER_NOT_LOADED, BAD_HANDLE = INVAL, LOST = NOT_FOUND, TOO_SHORT = INSUFFICIENT_SIZE
@@ -177,6 +177,38 @@ amdsmi_status_t amdsmi_get_energy_count(handle_t device, uint64_t *count, float 
     *resolution_uj = 15.3f;
     *timestamp_ns = 1;
     return SUCCESS;
+}
+
+/* amdsmi_proc_info_t */
+struct __attribute__((packed)) process_info {
+    char name[256];
+    uint32_t pid;
+    uint8_t padding[4];
+    uint64_t memory, engines[2];
+    uint32_t engines_reserved[12];
+    uint64_t memories[3];
+    uint32_t memories_reserved[10];
+    char container_name[256];
+    uint32_t occupancy, reserved[11];
+};
+
+amdsmi_status_t amdsmi_get_gpu_process_list(handle_t device, uint32_t *count, struct process_info *infos)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_processes)
+        return NOT_SUPPORTED;
+    uint32_t room = *count;
+    *count = gpu->computes;
+    for (uint32_t i = 0; i < gpu->computes && i < room; i++) {
+        memset(&infos[i], 0, sizeof infos[i]);
+        /* A process may give itself any name. */
+        strcpy(infos[i].name, gpu->draws ? "\xff" : "train");
+        infos[i].pid = gpu->compute_pids[i];
+    }
+    return gpu->computes > room ? OUT_OF_RESOURCES : SUCCESS;
 }
 
 /* amdsmi_clk_info_t, in MHz */

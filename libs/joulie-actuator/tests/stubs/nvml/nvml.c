@@ -82,6 +82,42 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power_mw
     return ret;
 }
 
+/* The form of driver 510 and later. */
+#ifndef BEFORE_ENFORCED_LIMIT
+typedef struct {
+    unsigned int pid;
+    unsigned long long used_memory;
+    unsigned int gpu_instance, compute_instance;
+} nvmlProcessInfo_t;
+
+static nvmlReturn_t processes(nvmlDevice_t device, int draws, unsigned int *count, nvmlProcessInfo_t *infos)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_processes)
+        return NOT_SUPPORTED;
+    unsigned int room = *count;
+    *count = draws ? gpu->draws : gpu->computes;
+    if (*count > room)
+        return INSUFFICIENT_SIZE;
+    for (unsigned int i = 0; i < *count; i++)
+        infos[i] = (nvmlProcessInfo_t){ draws ? gpu->draw_pids[i] : gpu->compute_pids[i], 1 << 20, ~0u, ~0u };
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+{
+    return processes(device, 0, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+{
+    return processes(device, 1, count, infos);
+}
+#endif
+
 /* Since Volta, and since driver 384. */
 #ifndef BEFORE_ENFORCED_LIMIT
 nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy_mj)

@@ -4,12 +4,12 @@ Guarantees that a GPU is `standard` only if everything that may hold it is known
 in an answer makes a GPU unknown and never free: a pod that is not known, one that may be another than the one of its
 name, one that requests more than is listed for it, and a device that leads to no GPU.
 
-Does not know of processes outside of pods but what it is given, nor of a container that reaches a GPU without having
+Does not know of processes outside of pods but what it is told, nor of a container that reaches a GPU without having
 requested one, as privileged containers can.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from joulie_core.held_as import HeldAs
 from joulie_core.holders.devices import GpuIndex, OfGpu, OfSomeGpu, Traced, vendor_of_claim
 from joulie_core.holders.records import (
     DeviceListing,
+    DeviceUsers,
     HolderReason,
     ListedContainer,
     ListedPod,
@@ -57,7 +58,7 @@ class HeldDevice:
     message: str = ""
     #: In the order of their names.
     holders: tuple[Holder, ...] = ()
-    #: Whether no other pod may hold it than those, by what the kubelet lists.
+    #: Whether nothing else may hold it than those, by what the kubelet lists and what is known of processes.
     complete: bool = False
 
     @property
@@ -93,7 +94,7 @@ def held_devices(
     listing: DeviceListing | NoListing,
     pods: NodePods | None,
     gpus: Sequence[NodeGpu],
-    outside: Iterable[str] | None = None,
+    users: Mapping[str, DeviceUsers] | None = None,
 ) -> tuple[HeldDevice, ...]:
     """Return what holds each GPU, in the order of `gpus`.
 
@@ -101,15 +102,56 @@ def held_devices(
         listing: the kubelet's answer, or why there is none.
         pods: what the API server has of the node; None before it was read.
         gpus: the physical GPUs of the node.
-        outside: UUIDs of GPUs that processes outside of pods use; None where that was not looked for.
+        users: what uses each GPU, by UUID; None where that was not looked for.
     """
     if isinstance(listing, NoListing):
         return _all_unknown(gpus, listing.reason, listing.message)
     if pods is None:
         return _all_unknown(gpus, HolderReason.PODS_NOT_READ)
     found = _Claims(listing, pods, GpuIndex(gpus, pods.slices))
-    used = None if outside is None else frozenset(outside)
-    return tuple(_judged(gpu, found.of(gpu.uuid), found.perhaps_of(gpu), used) for gpu in gpus)
+    known = {uid for pod in pods.pods.values() if pod.active for uid in (pod.uid, pod.cgroup_uid)}
+    return tuple(
+        _judged(
+            gpu,
+            found.of(gpu.uuid),
+            found.perhaps_of(gpu),
+            _used(gpu.uuid, users, known),
+            looked=users is not None,
+        )
+        for gpu in gpus
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What processes outside of pods mean for a GPU."""
+
+    held_as: HeldAs
+    reason: HolderReason
+    message: str
+
+
+def _used(uuid: str, users: Mapping[str, DeviceUsers] | None, known: Collection[str]) -> _Used | None:
+    """Return what processes outside of the known pods make of a GPU; None where there are none.
+
+    Args:
+        uuid: of the GPU.
+        users: as of `held_devices`.
+        known: UIDs of the active pods of the node.
+    """
+    if users is None:
+        return None
+    found = users.get(uuid, DeviceUsers(problem="the driver has not listed its processes"))
+    if found.outside_pid is not None:
+        return _Used(HeldAs.OUTSIDE, HolderReason.OUTSIDE_PROCESS, f"process {found.outside_pid}")
+    ended = sorted(found.pods - {*known})
+    if ended:
+        return _Used(
+            HeldAs.OUTSIDE, HolderReason.OUTSIDE_PROCESS, f"a process of pod {ended[0]}, which is not on the node"
+        )
+    if found.problem:
+        return _Used(HeldAs.UNKNOWN, HolderReason.PROCESSES_UNKNOWN, found.problem)
+    return None
 
 
 def _all_unknown(gpus: Iterable[NodeGpu], reason: HolderReason, message: str = "") -> tuple[HeldDevice, ...]:
@@ -217,13 +259,14 @@ def lacking(pod: NodePod, containers: Iterable[ListedContainer]) -> frozenset[st
 
 
 def _judged(
-    gpu: NodeGpu, certain: Sequence[_Claimant], perhaps: Sequence[_Claimant], outside: frozenset[str] | None
+    gpu: NodeGpu, certain: Sequence[_Claimant], perhaps: Sequence[_Claimant], used: _Used | None, *, looked: bool
 ) -> HeldDevice:
     """Return as what a GPU is held; the first that applies, from the most certain reason against a limit."""
     holders = tuple(sorted((each.holder for each in certain), key=_order))
 
     pods = {each.pod for each in certain}
-    complete = all(each.pod in pods for each in perhaps)
+    outside = used is not None and used.held_as is HeldAs.OUTSIDE
+    complete = not outside and all(each.pod in pods for each in perhaps)
 
     def held(held_as: HeldAs, reason: HolderReason, message: str = "") -> HeldDevice:
         return HeldDevice(gpu.uuid, gpu.index, held_as, reason, message, holders, complete)
@@ -238,11 +281,11 @@ def _judged(
         # A pod that perhaps holds it changes nothing where every holder is a standard pod, as it is.
         if not certain or each.holder.workload_class is not WorkloadClass.STANDARD:
             return held(HeldAs.UNKNOWN, each.reason, each.message)
-    if outside is not None and gpu.uuid in outside:
-        return held(HeldAs.OUTSIDE, HolderReason.OUTSIDE_PROCESS)
+    if used is not None:
+        return held(used.held_as, used.reason, used.message)
     if certain:
         return held(HeldAs.STANDARD, HolderReason.ALL_STANDARD)
-    return held(HeldAs.FREE, HolderReason.NO_POD if outside is None else HolderReason.NOT_HELD)
+    return held(HeldAs.FREE, HolderReason.NOT_HELD if looked else HolderReason.NO_POD)
 
 
 def _order(holder: Holder) -> tuple[str, str, str]:

@@ -74,6 +74,8 @@ class HolderReason(StrEnum):
     #: No pod holds the device; processes outside of pods were not looked for.
     NO_POD = "NoPod"
     OUTSIDE_PROCESS = "OutsideProcess"
+    #: Which processes use the device was looked for, and is not known.
+    PROCESSES_UNKNOWN = "ProcessesUnknown"
     #: A pod's class annotation is neither performance nor standard.
     CLASS_UNKNOWN = "ClassUnknown"
     #: The kubelet lists a pod that the API server does not have on this node.
@@ -114,6 +116,18 @@ class NoListing:
 
     reason: HolderReason
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUsers:
+    """What uses one device, by its driver's list of processes."""
+
+    #: UIDs of the pods of the processes, as their cgroups have them.
+    pods: frozenset[str] = frozenset()
+    #: A process that is in no pod; None without one.
+    outside_pid: int | None = None
+    #: Why it is not known; empty where it is.
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class FakeGpu:
     power_mw: int = 90_000
     #: Energy counter; None for a GPU that has none.
     energy_mj: int | None = 0
+    process_ids: tuple[int, ...] = ()
     #: The limit is never set below this, whatever is written and acknowledged.
     sticks_at_mw: int = 0
     #: A limit that the hardware imposes itself.
@@ -137,6 +138,10 @@ class FakeGpuLibrary:
     def energy_mj(self, handle: Handle) -> int | None:
         """Return the energy counter."""
         return self._gpu(handle).energy_mj
+
+    def process_ids(self, handle: Handle) -> tuple[int, ...]:
+        """Return the processes."""
+        return self._gpu(handle).process_ids
 
     def limit_mw(self, handle: Handle) -> int:
         """Return the limit set."""

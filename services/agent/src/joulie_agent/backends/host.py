@@ -54,11 +54,12 @@ from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges, gpus_without_limit, node_gpu
 from joulie_agent.discovery.host import describe_cpu, describe_memory
 from joulie_agent.energy.counters import HostCounters, read_counters
+from joulie_agent.holders.users import read_gpu_users
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.holders.records import NodeGpu
+from joulie_core.holders.records import DeviceUsers, NodeGpu
 from joulie_core.kinds.bounds import dropped_figures
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import Held
@@ -198,6 +199,10 @@ class HostBackend:
     def node_gpus(self) -> Sequence[NodeGpu]:
         """Return every GPU by the names that other programs have for it."""
         return tuple(node_gpu(info) for info in self._gpu.devices if info.uuid) if self._gpu else ()
+
+    async def gpu_users(self) -> Mapping[str, DeviceUsers]:
+        """Return what uses each GPU, by UUID, as `read_gpu_users`."""
+        return await read_gpu_users(self._client)
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """Set limits through NVML or AMD SMI, each GPU within its own range."""

@@ -8,7 +8,7 @@ Source: docs/decisions/0059-limits-lifted-before-start.md.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -30,7 +30,7 @@ from joulie_api.failures import Failures
 from joulie_api.pod_events import PodEvent
 from joulie_core.holders.held import NodePods, held_devices
 from joulie_core.holders.pod_gpus import StartingPod, gpus_of_pod, requests_no_gpu
-from joulie_core.holders.records import DeviceListing, NodeGpu, NoListing
+from joulie_core.holders.records import DeviceListing, DeviceUsers, NodeGpu, NoListing
 
 #: Between two attempts to reach the start hook.
 RECONNECT_S: Final = 1.0
@@ -51,6 +51,8 @@ class StartSources:
     listing: Callable[[], Awaitable[DeviceListing | NoListing]]
     pods: Callable[[], NodePods | None]
     gpus: Callable[[], Sequence[NodeGpu]]
+    #: What uses each GPU, by UUID; None where that is not looked for.
+    users: Callable[[], Mapping[str, DeviceUsers] | None]
     #: Takes a warning about a pod.
     warn: Callable[[PodEvent], None]
 
@@ -160,7 +162,7 @@ class ContainerStarts:
         of_pods = [gpus_of_pod(each.pod, listing, pods, gpus) for each in asked]
         known = [each for each in of_pods if each is not None]
         all_known = frozenset[str]().union(*known) if len(known) == len(of_pods) else None
-        outcome = await lift(StartLook(held_devices(listing, pods, gpus), all_known))
+        outcome = await lift(StartLook(held_devices(listing, pods, gpus, self._sources.users()), all_known))
         for question, uuids in zip(asked, of_pods, strict=True):
             _answer(question)
             self._warn(question.start, uuids, outcome)

@@ -2,11 +2,10 @@
 
 Guarantees that a directory's name decides nothing but the UID: what is no name of a pod's cgroup is passed over, and a
 UID that two directories have is that of a pod whose time is unknown. Numbers of entries and sizes of files are bounded.
-Source: Kubernetes, pkg/kubelet/cm (cgroup_manager_linux.go, pod_container_manager_linux.go).
+Source: Kubernetes, pkg/kubelet/cm (cgroup_manager_linux.go); names of directories: joulie_core.pod_cgroup.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 
 from joulie_core.attribution.cpu_times import CpuTimes
 from joulie_core.cpu_stat import usage_us
+from joulie_core.pod_cgroup import pod_uid_of
 
 #: Cgroups of pods that are read: a kubelet runs 110 pods by default.
 MOST_PODS: Final = 1024
@@ -24,9 +24,6 @@ MOST_BYTES: Final = 16 << 10
 _US_PER_S: Final = 1_000_000
 #: By the systemd and by the cgroupfs driver, at the root or below what `--cgroup-root` of a kind node says.
 _PARENTS: Final = ("kubepods.slice", "kubelet.slice/kubelet-kubepods.slice", "kubepods", "kubelet/kubepods")
-#: A UID as the API server makes it, in which systemd's names have underscores, or the hash of a static pod.
-_UID: Final = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-_POD: Final = re.compile(rf"(?:[a-z-]+-)?pod({_UID})(?:\.slice)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +79,9 @@ def _pod_directories(directory: Path) -> Iterator[tuple[str, Path]]:
         for count, entry in enumerate(entries):
             if count >= MOST_ENTRIES:
                 raise _BeyondBoundsError
-            name = _POD.fullmatch(entry.name)
-            if name is not None and entry.is_dir(follow_symlinks=False):
-                yield name[1].replace("_", "-"), Path(entry.path)
+            uid = pod_uid_of(entry.name)
+            if uid is not None and entry.is_dir(follow_symlinks=False):
+                yield uid, Path(entry.path)
 
 
 def _seconds(directory: Path) -> float | None:

@@ -1,7 +1,7 @@
 """Follows which pods hold the GPUs of this node: the kubelet's answer, the pods and the GPUs, once a second."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
@@ -9,7 +9,7 @@ import structlog
 
 from joulie_api.failure_log import FailureLog
 from joulie_core.holders.held import HeldDevice, NodePods, held_devices
-from joulie_core.holders.records import DeviceListing, NodeGpu, NoListing
+from joulie_core.holders.records import DeviceListing, DeviceUsers, NodeGpu, NoListing
 
 #: Between two answers.
 INTERVAL_S: Final = 1.0
@@ -25,6 +25,8 @@ class HolderSources:
     listing: Callable[[], Awaitable[DeviceListing | NoListing]]
     pods: Callable[[], NodePods | None]
     gpus: Callable[[], Sequence[NodeGpu]]
+    #: What uses each GPU, by UUID; None where that is not looked for.
+    users: Callable[[], Mapping[str, DeviceUsers] | None] = lambda: None
 
 
 class HoldersFollower:
@@ -84,7 +86,7 @@ class HoldersFollower:
         else:
             self._failures.recovered()
         self._pods = self._sources.pods()
-        found = held_devices(listing, self._pods, self._sources.gpus())
+        found = held_devices(listing, self._pods, self._sources.gpus(), self._sources.users())
         self._looked_at = asyncio.get_running_loop().time()
         # A message may name a time or an address that differs each time.
         if self._devices is None or _without_messages(found) != _without_messages(self._devices):

@@ -165,6 +165,18 @@ class AmdSmiLibrary:
         hundredths = round(resolution_uj * 100)
         return None if count == _NO_COUNT else count * hundredths // (100 * _UJ_PER_MJ)
 
+    def process_ids(self, handle: Handle) -> tuple[int, ...]:
+        """Return the processes that have the device open, but this one; the package decodes their names too."""
+        partition = self._optional(self._compute_partition, handle)
+        if partition and partition.upper() != _UNPARTITIONED:
+            raise LibraryError(Reason.NO_READING, "AMD SMI: the processes of one partition only are told")
+        try:
+            with self._calls() as smi:
+                found = [int(process["pid"]) for process in smi.amdsmi_get_gpu_process_list(handle)]
+        except UnicodeDecodeError as error:
+            raise LibraryError(Reason.NO_READING, "AMD SMI: the name of a process is no UTF-8") from error
+        return tuple(sorted({*found} - {os.getpid()}))
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the power cap."""
         limit_mw = _from_uw(self._caps(handle)["power_cap"])

@@ -127,6 +127,9 @@ class GpuDriver(Protocol):
         It starts anywhere, and again at zero when the driver is loaded.
         """
 
+    def process_ids(self, uuid: str) -> tuple[int, ...] | HardwareFailure:
+        """Return the processes that use a GPU, or a partition of it, in the caller's PID namespace."""
+
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force, which may be below the one that was set."""
 

@@ -71,6 +71,9 @@ class GpuLibrary(Protocol):
     def energy_mj(self, handle: Handle) -> int | None:
         """Return the device's energy counter in millijoules, from any start; None where the device has none."""
 
+    def process_ids(self, handle: Handle) -> tuple[int, ...]:
+        """Return the processes that use the device, in the caller's PID namespace."""
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the limit that was set last."""
 

@@ -124,6 +124,10 @@ class LibraryDriver:
         """Return a GPU's energy counter."""
         return self._run(uuid, self._library.energy_mj)
 
+    def process_ids(self, uuid: str) -> tuple[int, ...] | HardwareFailure:
+        """Return the processes that use a GPU."""
+        return self._run(uuid, self._library.process_ids)
+
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit in force."""
         return self._run(uuid, self._library.enforced_mw)

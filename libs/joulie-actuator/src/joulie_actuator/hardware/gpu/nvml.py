@@ -136,6 +136,16 @@ class NvmlLibrary:
         """Return the energy of the whole board since the driver was loaded; from Volta on."""
         return self._figure("nvmlDeviceGetTotalEnergyConsumption", handle)
 
+    def process_ids(self, handle: Handle) -> tuple[int, ...]:
+        """Return the processes that compute or draw on the board, MIG devices included; clients of MPS are not told.
+
+        The package refuses the functions without a version where it is of another version than the library.
+        """
+        with self._calls() as nvml:
+            found = [*nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)]
+            found += nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(handle)
+        return tuple(sorted({int(process.pid) for process in found}))
+
     def limit_mw(self, handle: Handle) -> int:
         """Return the management limit."""
         with self._calls() as nvml:
