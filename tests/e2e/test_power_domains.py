@@ -76,7 +76,9 @@ async def test_a_tree_is_observed_with_its_faults_and_nothing_is_lowered(system:
     before = await _targets(system)
     # The example of the page, and a domain that cannot hold its nodes.
     (example,) = _EXAMPLE.findall(_PAGE.read_text())
-    for each in (*yaml.safe_load_all(example), _domain("tight", nodeSelector={RACK: "tight"}, limitWatts=900)):
+    # One floor fits, as far as the API server sees; those of both nodes do not.
+    tight = _domain("tight", nodeSelector={RACK: "tight"}, limitWatts=900, floor={"wattsPerNode": 500})
+    for each in (*yaml.safe_load_all(example), tight):
         await client.create(POWER_DOMAINS, each)
     for name, parent in (("x", "y"), ("y", "x")):
         await client.create(POWER_DOMAINS, _domain(name, parent=parent))
@@ -119,6 +121,11 @@ async def _is_observed(system: System) -> None:
     assert tight["limitedNodes"] == 2
     assert await _condition(system, "tight", "Held") == ("False", "AboveLimit")
     assert await _condition(system, "tight", "Enforced") == ("False", "Observe")
+    assert await _condition(system, "tight", "FloorsFit") == ("False", "FloorsDoNotFit")
+    (floors,) = [
+        each["message"] for each in (await _status(system, "tight"))["conditions"] if each["type"] == "FloorsFit"
+    ]
+    assert "floors of 1000 W do not fit into 900 W" in floors
     assert await _condition(system, "x", "Accepted") == ("False", "Cycle")
 
 
