@@ -47,6 +47,11 @@ def test_each_domain_that_counts_servers_gives_less_by_the_rest_of_all_below_it(
     assert usable(with_rest(tree(rack_servers=True), RESTS, {})[0]) == {"feed": 760, "a": 370, "b": 500}
 
 
+def test_a_rest_of_nothing_is_none():
+    rest = with_rest(tree(), dict.fromkeys(RESTS, ServerRest(0)), {})[1]["feed"]
+    assert (rest.mw, rest.modelled_mw, rest.modelled_least_mw, rest.modelled_nodes) == (0, 0, 0, 3)
+
+
 def test_a_tree_of_devices_stays_as_it_is():
     before = tree(feed_servers=False)
     assert with_rest(before, {}, {}) == (before, {})

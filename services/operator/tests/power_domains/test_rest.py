@@ -96,9 +96,11 @@ def test_a_rest_rises_at_once_and_falls_after_a_day():
     # Within the day, and within the hour that ends it.
     assert readings.read(400.0, after_s=23 * HOUR_S).mw == counted(450.0)
     assert readings.read(400.0, after_s=2 * HOUR_S).mw == counted(400.0)
-    # Without any reading for a day the model counts.
-    assert readings.look(after_s=12 * HOUR_S).measured
-    assert readings.look(after_s=14 * HOUR_S) == MODELLED
+    # An hour is whole for a day after its beginning.
+    at_s = readings.now_s
+    readings.look(500.0, after_s=HOUR_S - at_s % HOUR_S)
+    assert readings.look(after_s=24 * HOUR_S).mw == counted(500.0)
+    assert readings.look(after_s=1.0) == MODELLED
 
 
 @pytest.mark.parametrize(("moved", "counts"), [(28.0, True), (29.0, False), (-28.0, True), (-29.0, False)])
@@ -138,7 +140,7 @@ def test_settling_ends_where_readings_stay_away():
     readings = Readings()
     assert readings.look(400.0, devices=None).settling
     assert readings.look(400.0, devices=None, after_s=599.0).settling
-    assert not readings.look(400.0, devices=None, after_s=2.0).settling
+    assert not readings.look(400.0, devices=None, after_s=1.0).settling
     assert not Readings().look().settling
 
 
@@ -149,6 +151,10 @@ def test_a_node_that_is_gone_begins_anew():
     assert readings.look().measured
     readings.tracker.retain([NodeName("m")])
     assert readings.look() == MODELLED
+
+
+def test_one_domain_without_a_sum_hides_no_other():
+    assert published_rests({"a": domain(), "d": domain({"watts": 300})}, START_S) == {"d": PublishedRest(300_000, 2)}
 
 
 def domain(rest=None, nodes=2, age_s=0.0):

@@ -35,12 +35,12 @@ class DomainRest:
 
     #: What counts.
     mw: int
-    measured_nodes: int = 0
-    modelled_nodes: int = 0
+    measured_nodes: int
+    modelled_nodes: int
     #: Part of the sum that is modelled, at the upper and the lower end of the models' bands.
-    modelled_mw: int = 0
-    modelled_least_mw: int = 0
-    unknown: frozenset[NodeName] = frozenset()
+    modelled_mw: int
+    modelled_least_mw: int
+    unknown: frozenset[NodeName]
 
 
 @dataclass(frozen=True, slots=True)
