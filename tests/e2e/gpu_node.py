@@ -11,7 +11,7 @@ import os
 import signal
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,66 +20,40 @@ from typing import Any, Final
 from services.agent.tests.class_limits.agent_processes import AgentProcesses
 from services.agent.tests.class_limits.stub_gpus import StubGpus
 from tests.e2e.container_creation import Creation, write_runc
-from tests.e2e.container_node import CONTAINER, Workload
-from tests.e2e.device_plugin import GPU_INDEX, DevicePlugin
+from tests.e2e.container_node import Workload
+from tests.e2e.device_plugin import DevicePlugin
+from tests.e2e.dra_driver import DraDriver
+from tests.e2e.gpu_pods import (
+    CLAIMED,
+    CLAIMED_GPUS,
+    DRIVER_VOLUME,
+    GPUS,
+    LANES,
+    LAYOUT,
+    PARTITION,
+    PERFORMANCE,
+    SHARED,
+    STANDARD,
+    STAYS,
+    TEMPLATE,
+    Started,
+    pod_on_gpu,
+    resource_of,
+)
 from tests.e2e.waiting import eventually
 
 from joulie_agent.class_limits.starts import NOT_LIFTED
 from joulie_api.client import KubeClient
-from joulie_api.resources import EVENTS, NODES, PODS
-from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
+from joulie_api.resources import EVENTS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES
 from joulie_devcluster.binaries.modules import Binary
-from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
 from joulie_devcluster.real_node.node import RealNode
+from joulie_testing.api import make_claim
 
-WHOLE: Final = "nvidia.com/gpu"
-SHARED: Final = "nvidia.com/gpu.shared"
-PARTITION: Final = "nvidia.com/mig-3g.40gb"
-#: GPUs by the resource that offers them, and how a plugin names the parts of one.
-LAYOUT: Final[Mapping[str, tuple[range, tuple[str, ...]]]] = {
-    WHOLE: (range(12), ("GPU-{}",)),
-    SHARED: (range(12, 15), ("GPU-{}::0", "GPU-{}::1")),
-    # As drivers before R470 name them; a later one has to be asked which GPU a partition is of.
-    PARTITION: (range(15, 18), ("MIG-GPU-{}/1/0", "MIG-GPU-{}/2/0")),
-}
-GPUS: Final = sum(len(indices) for indices, _ in LAYOUT.values())
-
-#: GPUs that are handed over one after the other, beside those of the other lanes. The limit of a GPU is set some 15 s
-#: after the performance pod has ended, and a start that other starts delay is one that the agent's poll is ahead of.
-_LANES: Final = (range(4), range(4, 8), range(8, 12), LAYOUT[SHARED][0], LAYOUT[PARTITION][0])
-
-STANDARD: Final = {MAX_SLOWDOWN: "10%"}
-PERFORMANCE: Final = {WORKLOAD_CLASS: "performance"}
-#: The end of the script of a container that goes on.
-STAYS: Final = "exec sleep 100000"
-_MOUNT: Final = "/driver"
 _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.005
 #: From the creation of a pod to its first process.
 _START_S: Final = 60.0
-#: Copies the file of the driver; the copy appears at once, and `$1` is the name of the pod.
-_RECORD: Final = f"cp {_MOUNT}/gpus {_MOUNT}/seen/.$1 && mv {_MOUNT}/seen/.$1 {_MOUNT}/seen/$1@${GPU_INDEX}"
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A container that has started, as its first process has seen it.
-
-    Attributes:
-        pod: name of its pod.
-        gpu: index of its GPU.
-        assigned_mhz: clock to which its GPU was held when the kubelet assigned it; 0 for none.
-        lock_mhz: highest clock to which its GPU was held when runc created it, and when its first process ran; 0 for
-            none.
-        creation_ms: time that containerd took for CreateContainer.
-    """
-
-    pod: str
-    gpu: int
-    assigned_mhz: int
-    lock_mhz: int
-    creation_ms: float
 
 
 @dataclass(slots=True)
@@ -91,7 +65,9 @@ class GpuNode:
     namespace: str
     gpus: StubGpus
     processes: AgentProcesses
-    plugins: Mapping[str, DevicePlugin]
+    plugins: Collection[DevicePlugin]
+    #: By GPU, the clock to which it was held at the kubelet's last assignment of it or of a part, 0 for none.
+    assigned_mhz: dict[int, int]
     #: Standard pods by the GPU that they hold.
     standard: dict[int, Workload] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -112,16 +88,18 @@ class GpuNode:
             runtime=node.layout.run / "nri" / "nri.sock",
             shortened=False,
         )
-        plugins = {
-            resource: DevicePlugin(
+        assigned_mhz: dict[int, int] = {}
+        plugins = [
+            DevicePlugin(
                 kubelet / "device-plugins",
                 resource,
                 {name.format(index): index for index in indices for name in names},
                 lambda index: gpus.locks_mhz[index],
+                assigned_mhz,
             )
             for resource, (indices, names) in LAYOUT.items()
-        }
-        return cls(node, client, namespace, gpus, processes, plugins)
+        ]
+        return cls(node, client, namespace, gpus, processes, plugins, assigned_mhz)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -136,31 +114,46 @@ class GpuNode:
             await self.unregister()
 
     async def register(self) -> None:
-        """Start the device plugins, and wait until the node offers their devices."""
-        for plugin in self.plugins.values():
+        """Start and register the device plugins."""
+        for plugin in self.plugins:
             await self._registered.enter_async_context(plugin.running())
 
     async def unregister(self) -> None:
         """Stop the device plugins."""
         await self._registered.aclose()
 
+    @asynccontextmanager
+    async def claimed(self) -> AsyncIterator[None]:
+        """Run a driver of claims, and let a standard pod hold each of its GPUs by a claim."""
+        driver = DraDriver(
+            self.node, self.client, CLAIMED_GPUS, lambda index: self.gpus.locks_mhz[index], self.assigned_mhz
+        )
+        template = make_claim(TEMPLATE, self.namespace, device_class=CLAIMED, template=True)
+        await self.client.create(RESOURCE_CLAIM_TEMPLATES, template, self.namespace)
+        async with driver.running():
+            await asyncio.gather(*(self.hold(CLAIMED) for _ in CLAIMED_GPUS))
+            yield
+            await asyncio.gather(*(self.standard.pop(gpu).delete() for gpu in CLAIMED_GPUS))
+            await asyncio.gather(*self._ending)
+
     async def hold(self, resource: str) -> None:
         """Run a standard pod on a GPU of a resource."""
         started = await self.start(resource, STANDARD, then=STAYS, kind="standard")
         self.standard[started.gpu] = self.pod(started.pod)
 
-    async def hand_over(self, number: int) -> list[Started]:
+    async def hand_over(self, number: int, resources: Collection[str] = tuple(LAYOUT)) -> list[Started]:
         """Give limited GPUs of each resource to performance pods, until at least so many were limited at that moment.
 
         A performance pod gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole
         GPU of a standard pod that ends. Returned are those that were limited when the kubelet assigned them.
         """
+        lanes = [lane for resource in resources for lane in LANES[resource]]
         found: list[Started] = []
 
         def enough() -> bool:
-            return len(found) >= number and len({resource_of(each.gpu) for each in found}) == len(LAYOUT)
+            return len(found) >= number and len({resource_of(each.gpu) for each in found}) == len(resources)
 
-        async def lane(gpus: range) -> None:
+        async def hand_over(gpus: range) -> None:
             while not enough():
                 limited = [gpu for gpu in gpus if self.gpus.locks_mhz[gpu]]
                 if not limited:
@@ -170,19 +163,35 @@ class GpuNode:
                 if started.assigned_mhz:
                     found.append(started)
 
-        await asyncio.gather(*map(lane, _LANES))
+        await asyncio.gather(*map(hand_over, lanes))
         return found
 
     async def _hand_over(self, gpu: int) -> Started:
         resource = resource_of(gpu)
-        if resource != WHOLE:
+        if resource in (SHARED, PARTITION):
             return await self.start(resource, PERFORMANCE)
         waiting = asyncio.create_task(self.start(resource, PERFORMANCE))
         pod = self.standard.pop(gpu)
         os.kill(min(await pod.pids()), signal.SIGKILL)
         started = await waiting
         self._delete(pod)
-        await self.hold(WHOLE)
+        await self.hold(resource)
+        return started
+
+    async def share_claim(self) -> Started:
+        """Give a performance pod the claim by which a standard pod holds a GPU, once that is limited."""
+        gpu = CLAIMED_GPUS[0]
+
+        async def limited() -> None:
+            assert self.gpus.locks_mhz[gpu] > 0
+
+        claims = (await self.standard[gpu].status())["resourceClaimStatuses"]
+        spec = pod_on_gpu("sharing", CLAIMED, claim=claims[0]["resourceClaimName"])
+        await eventually(limited, within_s=60)
+        await self.create("sharing", PERFORMANCE, spec)
+        started = await self.started("sharing")
+        await self.pod("sharing").delete()
+        assert started.gpu == gpu
         return started
 
     async def start(
@@ -190,15 +199,15 @@ class GpuNode:
     ) -> Started:
         """Run a pod on a GPU, and return what its first process has seen; it is deleted unless it goes on."""
         name = f"{kind}-{next(self._numbers)}"
-        await self.create(name, annotations, containers=[container(name, resource, then)])
+        await self.create(name, annotations, pod_on_gpu(name, resource, then))
         started = await self.started(name)
         if then == "true":
             self._delete(self.pod(name))
         return started
 
-    async def create(self, name: str, annotations: Mapping[str, str], **spec: Any) -> None:
+    async def create(self, name: str, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> None:
         """Create a pod that is not started again."""
-        driver = {"name": "driver", "hostPath": {"path": str(self.gpus.path.parent)}}
+        driver = {"name": DRIVER_VOLUME, "hostPath": {"path": str(self.gpus.path.parent)}}
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -226,8 +235,7 @@ class GpuNode:
         locks_mhz = [struct.unpack_from("I", each.read_bytes(), StubGpus.lock_at(gpu))[0] for each in records]
         for each in (*records, seen / creation.sandbox):
             each.unlink()
-        assigned_mhz = self.plugins[resource_of(gpu)].assigned_mhz[gpu]
-        return Started(pod, gpu, assigned_mhz, max(locks_mhz), creation.took_ms)
+        return Started(pod, gpu, self.assigned_mhz[gpu], max(locks_mhz), creation.took_ms)
 
     def pod(self, name: str) -> Workload:
         """Return a pod by its name."""
@@ -282,8 +290,8 @@ class GpuNode:
         assert not any(self.gpus.locks_mhz), self.gpus.locks_mhz
 
     async def all_limited(self, but: int | None = None) -> None:
-        """AssertionError unless each GPU but one is held to a clock."""
-        locks_mhz = self.gpus.locks_mhz
+        """AssertionError unless each GPU of the device plugins but one is held to a clock."""
+        locks_mhz = self.gpus.locks_mhz[: CLAIMED_GPUS.start]
         assert all(mhz for index, mhz in enumerate(locks_mhz) if index != but), locks_mhz
 
 
@@ -292,20 +300,3 @@ def prepare(directory: Path) -> None:
     driver = directory / "driver"
     (driver / "seen").mkdir(parents=True)
     write_runc(directory, file=driver / "gpus", copies=driver / "seen")
-
-
-def resource_of(gpu: int) -> str:
-    """Return the resource that offers a GPU."""
-    return next(name for name, (indices, _) in LAYOUT.items() if gpu in indices)
-
-
-def container(record: str, resource: str, then: str = "true") -> dict[str, Any]:
-    """Return a container whose first process writes down the state of the driver."""
-    return {
-        "name": CONTAINER,
-        "image": BUSYBOX_IMAGE,
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", f"{_RECORD} && {then}", "sh", record],
-        "volumeMounts": [{"name": "driver", "mountPath": _MOUNT}],
-        "resources": {"limits": {resource: "1"}},
-    }

@@ -11,16 +11,17 @@ import pytest
 import pytest_asyncio
 from services.agent.tests.class_limits.agent_processes import START_HOOK
 from tests.e2e.conftest import FAILED
-from tests.e2e.gpu_node import (
+from tests.e2e.gpu_node import GpuNode, prepare
+from tests.e2e.gpu_pods import (
+    CLAIMED,
     LAYOUT,
     PERFORMANCE,
     SHARED,
     STANDARD,
     STAYS,
-    GpuNode,
     Started,
     container,
-    prepare,
+    pod_on_gpu,
     resource_of,
 )
 from tests.e2e.waiting import eventually
@@ -171,9 +172,9 @@ async def test_a_restarted_kubelet_whose_device_plugin_is_late_changes_no_holder
 @pytest.mark.e2e
 async def test_an_init_container_starts_without_the_limit_of_another_pod(site: GpuNode) -> None:
     await eventually(site.all_limited, within_s=60)
-    init, main = container("with-init", SHARED) | {"name": "init"}, container("", SHARED) | {"command": ["true"]}
-    del main["resources"]
-    await site.create("with-init", PERFORMANCE, initContainers=[init], containers=[main])
+    init = container("with-init", {"limits": {SHARED: "1"}}) | {"name": "init"}
+    main = container("", {}) | {"command": ["true"]}
+    await site.create("with-init", PERFORMANCE, {"initContainers": [init], "containers": [main]})
     started = await site.started("with-init")
     assert started.assigned_mhz > 0
     assert started.lock_mhz == 0
@@ -184,13 +185,13 @@ async def test_an_init_container_starts_without_the_limit_of_another_pod(site: G
 async def test_a_performance_pod_with_the_name_of_a_standard_pod_starts_without_its_limit(site: GpuNode) -> None:
     names = [f"reused-{index}" for index in LAYOUT[SHARED][0]]
     for name in names:
-        await site.create(name, STANDARD, containers=[container(name, SHARED, STAYS)])
+        await site.create(name, STANDARD, pod_on_gpu(name, SHARED, STAYS))
         await site.started(name)
     await eventually(site.all_limited, within_s=60)
 
     async def replace(name: str) -> Started:
         await site.pod(name).delete()
-        await site.create(name, PERFORMANCE, containers=[container(name, SHARED)])
+        await site.create(name, PERFORMANCE, pod_on_gpu(name, SHARED))
         started = await site.started(name)
         await site.pod(name).delete()
         return started
@@ -198,3 +199,11 @@ async def test_a_performance_pod_with_the_name_of_a_standard_pod_starts_without_
     found = await asyncio.gather(*map(replace, names))
     assert [each.lock_mhz for each in found] == [0] * len(names)
     assert any(each.assigned_mhz for each in found)
+
+
+@pytest.mark.e2e
+async def test_a_gpu_of_a_claim_is_handed_over_without_the_limit_of_another_pod(site: GpuNode) -> None:
+    async with site.claimed():
+        found = [*await site.hand_over(1, [CLAIMED]), await site.share_claim()]
+    assert [each.lock_mhz for each in found] == [0] * len(found)
+    assert not {each.pod for each in found} & await site.warned()
