@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from services.operator.tests.ui.invented import InventedCluster, fill
+from services.operator.tests.ui.invented import InventedCluster, devices, fill
 from tests.live_page.browser import CHROMIUM, BrowserError, browser
 
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
@@ -266,6 +266,36 @@ async def test_keys_move_through_the_grid_open_details_and_escape_returns(open_t
         await tab.press("Escape")
         assert await tab.run(FOCUSED) == "a-1"
         assert await tab.run("document.getElementById('details').hidden")
+
+
+async def test_details_have_the_gpus_with_holders_and_limits_and_texts_of_others_are_no_markup(open_tab):
+    world = InventedCluster(wall=time.time)
+    world.put_node("n1")
+    holders = [
+        {"namespace": "ml", "pod": pod, "container": "main", "workloadClass": "standard"} for pod in ("train-0", MARKUP)
+    ]
+    now = {"limited": True, "limitMhz": 1300}
+    limit = {"reason": "ClockLimited", "clockMhz": 1282, "now": now, "enforced": {"reason": "Set", "limitMhz": 1282}}
+    whole = {"heldAs": "standard", "reason": "AllStandard", "watts": 287.5, "holderCount": 5, "classLimit": limit}
+    outside = {"heldAs": "outside", "reason": "OutsideProcess", "message": "process 7"}
+    world.devices["n1"] = devices({**whole, "holders": holders}, outside)
+    text = "document.getElementById('details-list').textContent"
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 1)
+        await tab.run(f"{CELLS}[0].focus()")
+        await tab.press("Enter")
+        await tab.until(f"{text}.includes('GPU 1')")
+        shown = await tab.run(text)
+        assert (
+            f"standard (AllStandard); 288 W; ml/train-0 main, standard; ml/{MARKUP} main, standard; and 3 more" in shown
+        )
+        assert "in force 1300 MHz; would be 1282 MHz (ClockLimited); by class: Set" in shown
+        assert "outside (OutsideProcess: process 7); draw unknown; no holder" in shown
+        assert await tab.run("document.querySelector('#details img')") is None
+        world.devices.clear()
+        await tab.press("Escape")
+        await tab.press("Enter")
+        await tab.until(f"!{text}.includes('GPU')")
 
 
 async def test_a_lost_connection_is_shown_and_announced_and_a_new_one_shows_the_nodes_of_then(open_tab):

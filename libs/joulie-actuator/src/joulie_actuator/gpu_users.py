@@ -1,4 +1,4 @@
-"""What uses each GPU: the driver's list of processes, and the pods that these belong to."""
+"""Users of each GPU: the driver's list of processes, and the pods that these belong to."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -115,7 +115,7 @@ class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
 
 
 class GpuUsers(msgspec.Struct, frozen=True, kw_only=True):
-    """What uses one GPU."""
+    """Users of one GPU."""
 
     #: UIDs of the pods of its processes, as their cgroups have them.
     pods: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class GpuUsers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcesses(_Reply, frozen=True, tag="gpu_processes"):
-    """What uses the GPUs, by UUID; a GPU is in one of both, unless its driver does not answer."""
+    """Users of the GPUs, by UUID; a GPU is in one of both, unless its driver does not answer."""
 
     users: dict[str, GpuUsers]
     #: Why it is not known.

@@ -1,4 +1,4 @@
-"""What a kilowatt hour costs and emits, as administrators write it in a ConfigMap; read by `kubectl joulie`.
+"""Cost and emissions of a kilowatt hour, as administrators write it in a ConfigMap; read by `kubectl joulie`.
 
 Guarantees that every figure is a finite number within its bounds, that emissions come with the kind of figure that they
 are, and that an error names the ConfigMap, the key and the value. Joulie has no figures of its own.
@@ -52,7 +52,7 @@ class EnergyPrice:
 
     #: Within 0 to `MOST_PRICE`.
     per_kwh: float
-    #: Three capital letters; None where whoever named the price named no currency.
+    #: Three capital letters; None where the price was named without one.
     currency: str | None = None
 
 
@@ -62,7 +62,7 @@ class EmissionsFactor:
 
     #: Within 0 to `MOST_GRAMS`.
     grams_per_kwh: float
-    #: None where whoever named the figure did not say.
+    #: None where the figure was named without it.
     kind: EmissionsKind | None = None
     #: Where the figure is from, for people; empty where that was not said.
     source: str = ""

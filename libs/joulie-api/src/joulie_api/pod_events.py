@@ -35,7 +35,7 @@ _Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """What is told about a pod."""
+    """An Event about a pod."""
 
     namespace: str
     pod: str

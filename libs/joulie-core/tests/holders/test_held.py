@@ -248,6 +248,35 @@ def test_a_pod_that_lacks_a_gpu_may_hold_the_one_it_has_exclusively_but_no_other
     assert found == {"GPU-a": ("performance", "PerformancePod"), "GPU-b": ("standard", "AllStandard")}
 
 
+def test_a_partition_of_an_amd_gpu_is_held_as_its_parent():
+    cut = NodeGpu("amd-0", "AMD", 0, "0000:c1:00.0", partitions=("amdgpu_xcp_1", "amdgpu_xcp_2"), partitioned=True)
+    other = NodeGpu("amd-1", "AMD", 1, "0000:c2:00.0", partitioned=False)
+    gpus, resource = (cut, other), "amd.com/cpx_nps4"
+    pods = [
+        replace(pod("slow", uid="u1"), units={"AMD": 1}),
+        replace(pod("fast", PERFORMANCE, uid="u2"), units={"AMD": 1}),
+    ]
+    entries = [listed("slow", "0000:c1:00.0", resource=resource), listed("fast", "amdgpu_xcp_2", resource=resource)]
+
+    assert held(entries, pods, gpus=gpus) == {
+        "amd-0": ("performance", "PerformancePod"),
+        "amd-1": ("free", "NoPod"),
+    }
+
+
+def test_a_partition_whose_parent_is_not_known_leaves_no_gpu_of_amd_standard_or_free():
+    gpus = tuple(NodeGpu(f"amd-{n}", "AMD", n, f"0000:c{n}:00.0", partitioned=bool(n)) for n in (1, 2))
+    pods = [replace(pod("fast", PERFORMANCE, uid="u2"), units={"AMD": 1})]
+
+    found = held([listed("fast", "amdgpu_xcp_2", resource="amd.com/cpx_nps4")], pods, gpus=(*gpus, A))
+
+    assert found == {
+        "amd-1": ("unknown", "DeviceUnknown"),
+        "amd-2": ("unknown", "DeviceUnknown"),
+        "GPU-a": ("free", "NoPod"),
+    }
+
+
 OUTSIDE, UNUSED = DeviceUsers(outside_pid=7), DeviceUsers()
 
 

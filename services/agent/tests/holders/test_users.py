@@ -1,4 +1,4 @@
-"""What uses the GPUs, by an actuator that answers, fails, hangs and comes back."""
+"""Users of the GPUs, by an actuator that answers, fails, hangs and comes back."""
 
 import pytest
 

@@ -5,6 +5,7 @@ Every replica watches and is ready; one leads and writes. Losing the lease ends 
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Final
@@ -18,6 +19,7 @@ from joulie_api.client import KubeClient
 from joulie_api.elected import elector_of
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.held_devices import DeviceReport
 from joulie_core.kinds.node_twin import ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
@@ -231,8 +233,13 @@ class Operator:
         watches.pods.subscribe(feed.on_pod)
         watches.targets.subscribe(feed.on_target)
         self._app.spawn("feed live page", feed.run())
-        page = PageServer(feed, hosts=self._settings.ui_hosts)
+        page = PageServer(feed, self._devices_of, hosts=self._settings.ui_hosts)
         await self._app.serve("live page", page.application(), self._settings.ui_addr)
+
+    def _devices_of(self, node: str) -> Sequence[DeviceReport] | None:
+        """Return the GPUs of a node as its agent reports them; None without a report that can be read."""
+        profile = None if node in self._watches.telemetry.invalid else self._watches.telemetry.store.get(node)
+        return profile.model.status.devices if profile is not None else None
 
     async def _wait_synced(self) -> None:
         for reflector in self._watches.all:

@@ -15,6 +15,7 @@ from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.base import Profile
+from joulie_core.kinds.held_devices import DeviceReport
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, PolicyNote
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
@@ -60,6 +61,8 @@ class InventedCluster:
         self.leading = True
         self.pods_watch = Watch("pods")
         self.targets, self.twins, self.pods = {}, {}, {}
+        #: GPUs by node, as the agents report them.
+        self.devices = {}
         self.failures = Failures(CollectorRegistry())
         self.cluster = Cluster(
             inventory or Inventory.load(), pods=self.pods_watch, on_change=lambda _: None, failures=self.failures
@@ -109,7 +112,7 @@ class InventedCluster:
     @asynccontextmanager
     async def served(self, *, host=HOST, **page):
         """Serve the page on a free port, and feed it; yields its base URL."""
-        server = HttpServer(PageServer(self.feed, **page).application(), HttpLog())
+        server = HttpServer(PageServer(self.feed, self.devices.get, **page).application(), HttpLog())
         port = await server.start(Address(host, 0))
         feeding = asyncio.create_task(self.feed.run())
         try:
@@ -117,6 +120,12 @@ class InventedCluster:
         finally:
             feeding.cancel()
             await server.close()
+
+
+def devices(*rows):
+    """Return the report of GPUs; each row has fields of its own."""
+    made = [{"uuid": f"GPU-{index}", "index": index, **row} for index, row in enumerate(rows)]
+    return tuple(DeviceReport.model_validate(each) for each in made)
 
 
 def fill(cluster, count, *, seed=1, rack_nodes=40):

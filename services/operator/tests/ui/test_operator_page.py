@@ -9,7 +9,7 @@ import pytest
 from joulie_api.settings import SettingsError, read_settings
 from joulie_devcluster.host.ports import free_port
 from joulie_operator.settings import settings_model
-from joulie_testing.api import make_node, make_pod
+from joulie_testing.api import make_node, make_pod, make_telemetry_profile
 
 NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
 
@@ -75,6 +75,29 @@ async def test_a_transition_is_shown_with_its_reason_by_leader_and_standby(clust
     unblocked = ["node-3", "draining", "eco", "EcoUnblocked"]
     for port in ports:
         await read(port, lambda shown: shown.history and shown.history[-1][2:6] == unblocked)
+
+
+async def test_the_gpus_of_a_node_are_those_of_its_agents_report_on_a_standby_too(cluster):
+    cluster.api.put_all(NODES)
+    cluster.api.put(
+        make_telemetry_profile("node-1", devices=[{"uuid": "GPU-0", "heldAs": "free", "reason": "NotHeld"}])
+    )
+    cluster.api.put(make_telemetry_profile("node-2"))
+    broken = make_telemetry_profile("node-3", devices=[{"uuid": "GPU-0"}])
+    broken["spec"]["target"] = {"scope": "nowhere"}
+    cluster.api.put(broken)
+    port = free_port()
+    cluster.start()
+    await cluster.until(cluster.settled)
+    cluster.start(UI_ADDR=f"127.0.0.1:{port}", POD_NAME="two")
+    await cluster.until(lambda: listens(port))
+    async with aiohttp.ClientSession() as session:
+        found = {}
+        for node in ("node-1", "node-2", "node-3", "nix"):
+            async with session.get(f"http://127.0.0.1:{port}/ui/devices/{node}") as answer:
+                found[node] = (await answer.json())["devices"]
+    assert [(each["uuid"], each["reason"]) for each in found.pop("node-1")] == [("GPU-0", "NotHeld")]
+    assert found == {"node-2": None, "node-3": None, "nix": None}
 
 
 async def test_without_an_address_no_page_is_served(cluster):

@@ -6,7 +6,7 @@ import re
 
 import aiohttp
 import pytest
-from services.operator.tests.ui.invented import fill
+from services.operator.tests.ui.invented import devices, fill
 from yarl import URL
 
 from joulie_api import http_server
@@ -69,6 +69,10 @@ async def test_the_page_is_found_from_the_shorter_addresses(session, url, path):
         ("POST", "/ui/", 405),
         ("DELETE", "/ui/events", 405),
         ("HEAD", "/ui/events", 404),
+        ("GET", "/ui/devices/n1", 200),
+        ("GET", "/ui/devices/", 404),
+        ("GET", "/ui/devices/a/b", 404),
+        ("POST", "/ui/devices/n1", 405),
     ],
 )
 async def test_every_answer_has_the_security_headers(session, url, method, path, status):
@@ -79,7 +83,7 @@ async def test_every_answer_has_the_security_headers(session, url, method, path,
 
 
 async def test_a_name_that_may_be_pointed_here_is_refused_also_for_events(session, url, world):
-    for path in ("/ui/", "/ui/events"):
+    for path in ("/ui/", "/ui/events", "/ui/devices/n1"):
         async with session.get(f"{url}{path}", headers={"Host": "evil.example"}) as answer:
             assert answer.status == 403
     assert world.feed.open_pages == 0
@@ -170,3 +174,25 @@ async def test_closing_the_server_ends_open_streams_at_once(session, world):
         answer = await session.get(f"{url}/ui/events")
     async with asyncio.timeout(5):
         await answer.content.read()
+
+
+async def test_the_gpus_of_a_node_are_answered_as_its_agent_reports_them(session, url, world):
+    holder = {"namespace": "ml", "pod": "train-0", "container": "main", "workloadClass": "standard"}
+    limit = {"reason": "ClockLimited", "clockMhz": 1282, "now": {"limited": True, "limitMhz": 1300}}
+    world.devices["n1"] = devices(
+        {"heldAs": "standard", "reason": "AllStandard", "holders": [holder], "holderCount": 1, "classLimit": limit}
+    )
+    async with session.get(f"{url}/ui/devices/n1") as answer:
+        assert answer.content_type == "application/json"
+        assert answer.headers["Cache-Control"] == "no-store"
+        (found,) = (await answer.json())["devices"]
+    assert (found["heldAs"], found["holders"], found["classLimit"]["clockMhz"]) == ("standard", [holder], 1282)
+    assert found["classLimit"]["now"]["limitMhz"] == 1300
+    assert "watts" not in found, "not known, and not zero"
+
+
+@pytest.mark.parametrize("name", ["n2", "%3Cb%3E", "x" * 4000])
+async def test_a_node_without_a_report_of_gpus_has_none_that_are_known(session, url, world, name):
+    world.devices["n1"] = devices({})
+    async with session.get(URL(f"{url}/ui/devices/{name}", encoded=True)) as answer:
+        assert await answer.json() == {"devices": None}

@@ -1,4 +1,4 @@
-"""What uses a GPU: its processes by the driver, and their pods by the machine's /proc, through the actuator."""
+"""Users of a GPU: its processes by the driver, and their pods by the machine's /proc, through the actuator."""
 
 import pytest
 

@@ -124,7 +124,7 @@ def held_devices(
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What processes outside of pods mean for a GPU."""
+    """Meaning of processes outside of pods for a GPU."""
 
     held_as: HeldAs
     reason: HolderReason

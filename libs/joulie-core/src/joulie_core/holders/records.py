@@ -120,7 +120,7 @@ class NoListing:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsers:
-    """What uses one device, by its driver's list of processes."""
+    """Users of one device, by its driver's list of processes."""
 
     #: UIDs of the pods of the processes, as their cgroups have them.
     pods: frozenset[str] = frozenset()

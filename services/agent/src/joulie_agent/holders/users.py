@@ -1,4 +1,4 @@
-"""What uses each GPU of this machine by its driver's list of processes, asked of the actuator once a second.
+"""Users of each GPU of this machine by its driver's list of processes, asked of the actuator once a second.
 
 Guarantees that an answer is the current one or none, so that a driver that hangs delays no look at the holders.
 """

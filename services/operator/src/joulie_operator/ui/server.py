@@ -1,13 +1,15 @@
 """HTTP of the live page: its files and its events. GET only, same origin only; see `joulie_operator.ui.access`."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from aiohttp import hdrs, web
 
 from joulie_api.http_server import lift_time_limit
+from joulie_core.kinds.held_devices import DeviceReport
 from joulie_operator.ui.access import SECURITY_HEADERS, refusal_of
 from joulie_operator.ui.feed import LiveFeed, TooManyPagesError
 from joulie_operator.ui.subscriber import BACKLOG_BYTES, Subscriber
@@ -35,12 +37,21 @@ class PageServer:
 
     Args:
         feed: what open pages are sent.
+        devices: returns the GPUs of a node, by its name; None where its agent does not report them.
         hosts: names, besides localhost and addresses, under which the page is reached.
         backlog_bytes: what may wait for one page.
     """
 
-    def __init__(self, feed: LiveFeed, *, hosts: Collection[str] = (), backlog_bytes: int = BACKLOG_BYTES) -> None:
+    def __init__(
+        self,
+        feed: LiveFeed,
+        devices: Callable[[str], Sequence[DeviceReport] | None],
+        *,
+        hosts: Collection[str] = (),
+        backlog_bytes: int = BACKLOG_BYTES,
+    ) -> None:
         self._feed = feed
+        self._devices = devices
         self._hosts = frozenset(host.lower() for host in hosts)
         self._backlog_bytes = backlog_bytes
         self._files = page_files()
@@ -55,6 +66,7 @@ class PageServer:
                 web.get("/", _redirect),
                 web.get(PATH.rstrip("/"), _redirect),
                 web.get(f"{PATH}events", self._serve_events, allow_head=False),
+                web.get(PATH + "devices/{node:[^/]+}", self._serve_devices, allow_head=False),
                 web.get(PATH + "{file:[^/]*}", self._serve_file),
             ]
         )
@@ -74,6 +86,13 @@ class PageServer:
             raise web.HTTPNotFound
         kind = _TYPES[name[name.rindex(".") :]]
         return web.Response(body=content, content_type=kind, charset="utf-8", headers={hdrs.CACHE_CONTROL: "no-cache"})
+
+    async def _serve_devices(self, request: web.Request) -> web.Response:
+        found = self._devices(request.match_info["node"])
+        body = {"devices": None if found is None else [each.dump() for each in found]}
+        return web.Response(
+            body=msgspec.json.encode(body), content_type="application/json", headers={hdrs.CACHE_CONTROL: "no-store"}
+        )
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         page = Subscriber(lambda: _abort(request), backlog_bytes=self._backlog_bytes)

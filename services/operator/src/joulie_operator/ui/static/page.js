@@ -1,5 +1,6 @@
 // Connects to the operator, and shows what it sends. Names and reasons are text of others: they are never markup.
 
+import { fetchDevices, gpus } from "./devices.js";
 import { showDomains } from "./domains.js";
 import { Grid } from "./grid.js";
 import { ASLEEP, CLASSES, Model, share } from "./model.js";
@@ -13,6 +14,8 @@ const RETRY_MS = 10_000;
 // Changes are announced to screen readers together, once in that time.
 const ANNOUNCE_MS = 30_000;
 const MOST_HISTORY = 200;
+// The GPUs of the node whose details are shown are asked for so often.
+const DEVICES_MS = 5_000;
 
 const byId = (id) => document.getElementById(id);
 const model = new Model();
@@ -24,6 +27,7 @@ let heardAt = null;
 let ahead = 0;
 let connected = false;
 let shown = null;
+let devices = null;
 let said = "";
 // Whether the totals are to be shown with the first nodes, and not by the timer.
 let totalsDue = true;
@@ -173,8 +177,10 @@ function announce() {
 
 function open(name) {
   shown = name;
+  devices = null;
   grid.select(name);
   showDetails();
+  refreshDevices();
   byId("details").hidden = false;
   document.body.classList.add("with-details");
   byId("details-heading").focus();
@@ -190,10 +196,19 @@ function close() {
   grid.focus(name);
 }
 
+async function refreshDevices() {
+  const name = shown;
+  if (name === null) return;
+  const found = await fetchDevices(name);
+  if (name !== shown) return;
+  devices = found;
+  showDetails();
+}
+
 function showDetails() {
   const tile = model.tiles.get(shown);
   byId("details-heading").textContent = shown;
-  const terms = tile ? details(tile, now()) : [["node", "not there any more"]];
+  const terms = tile ? [...details(tile, now()), ...gpus(devices)] : [["node", "not there any more"]];
   byId("details-list").replaceChildren(...terms.flatMap(([term, text]) => [cell("dt", term), cell("dd", text)]));
 }
 
@@ -207,5 +222,6 @@ setInterval(() => {
   showState();
   if (shown !== null) showDetails();
 }, 1000);
+setInterval(refreshDevices, DEVICES_MS);
 setInterval(announce, ANNOUNCE_MS);
 connect();
