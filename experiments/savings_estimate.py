@@ -2,16 +2,19 @@
 
 Two arms have the same jobs on the same nodes: `packing_score_sleep_shared`, and kube-scheduler's default. The estimate
 is made within the first, from what the operator sees (`joulie_sim.engine.savings_probe`), and judged by the difference
-of what both draw. The nodes draw other watts than the models say: of each kind of hardware the servers, and the GPUs,
-by a factor within the error that the estimate takes for its model, drawn anew for each seed. The estimate knows neither
-these factors nor what jobs use of their requests. Rows that are in `runs.csv` are not simulated again: delete it after
-a change of the estimate.
+of what both draw: within the measured hours, in which the arms may do different work where pods wait, and from the
+first job to the end of the last one, in which they do the same. The nodes draw other watts than the models say: of each
+kind of hardware the servers, and the GPUs, by a factor within the error that the estimate takes for its model, drawn
+anew for each seed. The estimate knows neither these factors nor what jobs use of their requests. Rows that are in
+`runs.csv` are not simulated again: delete it after a change of the estimate.
 """
 
 import csv
 import random
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
@@ -21,6 +24,7 @@ from experiments.rows import Row, append_row, text_row
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import Draw
 from joulie_core.savings import EstimateRange, Lever
+from joulie_core.savings.ledger import SavingsSum
 from joulie_core.savings.node_loads import load_model
 from joulie_core.units import JOULES_PER_KWH
 from joulie_sim.engine.arms import ARMS
@@ -68,9 +72,18 @@ class MisjudgedModel:
         return self.model.wall_watts(gpu_watts)
 
 
+class Judged(StrEnum):
+    """Time in which a pair is compared; the values begin the names of columns."""
+
+    #: The measured hours of a steady load.
+    HOURS = ""
+    #: From the first job to the end of the last one in either arm: both have done the same work.
+    ALL_WORK = "all_work_"
+
+
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Joules of one pair within the window: realised, and estimated by lever."""
+    """Joules of one pair in one time: realised, and estimated by lever."""
 
     baseline: float
     saved: float
@@ -86,17 +99,15 @@ class PairResult:
         """Whether the realised saving is within the interval."""
         return self.estimate.lower <= self.saved <= self.estimate.upper
 
-    def row(self, load: float, seed: int) -> Row:
-        """Return the row of `runs.csv`, in kWh."""
+    def figures(self, judged: Judged) -> dict[str, float]:
+        """Return the columns of `runs.csv`, in kWh."""
         levers = {
-            f"{lever.value}_{bound}_kwh": getattr(found, bound) / JOULES_PER_KWH
+            f"{lever.value}_{bound}": getattr(found, bound)
             for lever, found in self.estimates.items()
             for bound in ("lower", "middle", "upper")
         }
-        key = {"load": load, "seed": seed}
-        return text_row(
-            {**key, "baseline_kwh": self.baseline / JOULES_PER_KWH, "saved_kwh": self.saved / JOULES_PER_KWH, **levers}
-        )
+        joules = {"baseline": self.baseline, "saved": self.saved, **levers}
+        return {f"{judged.value}{name}_kwh": value / JOULES_PER_KWH for name, value in joules.items()}
 
 
 def mix_of(load: float, *, warm_up_hours: float = 4.0, hours: float = 12.0) -> SteadyMix:
@@ -115,19 +126,31 @@ def nodes() -> Machines:
     return machines_of(read_node_list(DIRECTORY / "nodes.yaml"), Inventory.load())
 
 
-def simulate_pair(machines: Machines, mix: SteadyMix, seed: int) -> PairResult:
+def simulate_pair(machines: Machines, mix: SteadyMix, seed: int) -> dict[Judged, PairResult]:
     """Simulate both arms, with the estimate in the first."""
     jobs = steady_jobs(mix, machines, seed)
     models = misjudged(machines, seed)
+    settings = SimulationSettings(seed=seed, report_interval_s=60.0)
+
+    def simulated(arm: str, savings: SavingsProbe | None = None, horizon_s: float | None = None) -> SimulationResult:
+        timed = replace(settings, horizon_s=horizon_s)
+        return Simulation(machines, jobs, ARMS[arm], timed, power_models=models, savings=savings).run()
+
+    probe, horizon_s = SavingsProbe(machines, seed), mix.measured.end_s + 1.0
+    baseline = _joules(simulated(BASELINE, horizon_s=horizon_s), mix.measured)
+    arm = _joules(simulated(ARM, probe, horizon_s), mix.measured)
+    hours = _pair(baseline, arm, probe.ledger.since(mix.measured.begin_s))
+
     probe = SavingsProbe(machines, seed)
-    settings = SimulationSettings(seed=seed, report_interval_s=60.0, horizon_s=mix.measured.end_s + 1.0)
+    runs = [simulated(BASELINE), simulated(ARM, probe)]
+    end_s = max(each.end_s for each in runs)
+    # The arm that is done first idles to the end of the other one.
+    joules = [each.it_joules + each.idle_watts * (end_s - each.end_s) for each in runs]
+    probe.look(end_s)
+    return {Judged.HOURS: hours, Judged.ALL_WORK: _pair(*joules, probe.ledger.total)}
 
-    def joules(arm: str, savings: SavingsProbe | None = None) -> float:
-        made = Simulation(machines, jobs, ARMS[arm], settings, power_models=models, savings=savings)
-        return _joules(made.run(), mix.measured)
 
-    baseline, arm = joules(BASELINE), joules(ARM, probe)
-    sums = probe.ledger.since(mix.measured.begin_s)
+def _pair(baseline: float, arm: float, sums: Mapping[Lever, SavingsSum]) -> PairResult:
     return PairResult(baseline, baseline - arm, {lever: each.joules for lever, each in sums.items()})
 
 
@@ -154,38 +177,40 @@ def _joules(result: SimulationResult, window: MeasuredWindow) -> float:
     )
 
 
-def estimate_of(row: Row) -> EstimateRange:
+def estimate_of(row: Row, judged: Judged) -> EstimateRange:
     """Return the estimate of all levers in kWh."""
     bounds = (
-        sum(float(row[f"{lever.value}_{bound}_kwh"]) for lever in Lever) for bound in ("lower", "middle", "upper")
+        sum(float(row[f"{judged.value}{lever.value}_{bound}_kwh"]) for lever in Lever)
+        for bound in ("lower", "middle", "upper")
     )
     return EstimateRange(*bounds)
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[Row], judged: Judged) -> str:
     """Return the table of all runs, and below it what they come to."""
     lines = []
     for row in rows:
-        found, saved = estimate_of(row), float(row["saved_kwh"])
+        found, saved = estimate_of(row, judged), float(row[f"{judged.value}saved_kwh"])
         lines.append(
             (
                 row["load"],
                 row["seed"],
-                f"{float(row['baseline_kwh']):.1f}",
+                f"{float(row[f'{judged.value}baseline_kwh']):.1f}",
                 f"{saved:.1f}",
                 f"{found.middle:.1f} [{found.lower:.1f}, {found.upper:.1f}]",
-                *(f"{float(row[f'{lever}_middle_kwh']):.1f}" for lever in (Lever.SLEEP, Lever.SCORE)),
+                *(f"{float(row[f'{judged.value}{lever}_middle_kwh']):.1f}" for lever in (Lever.SLEEP, Lever.SCORE)),
                 f"{100.0 * (found.middle / saved - 1.0):+.1f}",
                 "yes" if found.lower <= saved <= found.upper else "no",
             )
         )
     titles = ("load", "seed", "baseline, kWh", "saved, kWh", "estimated, kWh", "by sleep", "by score", "error, %")
-    return "\n\n".join((TextTable((*titles, "contained"), lines).markdown(), *(_result(rows, load) for load in LOADS)))
+    results = (_result(rows, load, judged) for load in LOADS)
+    return "\n\n".join((TextTable((*titles, "contained"), lines).markdown(), *results))
 
 
-def _result(rows: list[Row], load: float) -> str:
+def _result(rows: list[Row], load: float, judged: Judged) -> str:
     at_load = [row for row in rows if float(row["load"]) == load]
-    pairs = [(estimate_of(row), float(row["saved_kwh"])) for row in at_load]
+    pairs = [(estimate_of(row, judged), float(row[f"{judged.value}saved_kwh"])) for row in at_load]
     contained = sum(found.lower <= saved <= found.upper for found, saved in pairs)
     worst = max((abs(found.middle / saved - 1.0) for found, saved in pairs), default=0.0)
     return (
@@ -209,10 +234,16 @@ def run() -> None:
     for load in LOADS:
         for seed in range(SEEDS):
             if (load, seed) not in known:
-                append_row(DIRECTORY / "runs.csv", simulate_pair(machines, mix_of(load), seed).row(load, seed))
+                found = simulate_pair(machines, mix_of(load), seed)
+                figures = {
+                    name: value for judged, each in found.items() for name, value in each.figures(judged).items()
+                }
+                append_row(DIRECTORY / "runs.csv", text_row({"load": load, "seed": seed, **figures}))
                 sys.stderr.write(f"10-savings: load {load}, seed {seed} of {SEEDS}\n")
 
 
 if __name__ == "__main__":
     run()
-    write_between("10-savings", table(read_runs()), ROOT / "README.md")
+    for each in Judged:
+        section = "10-savings" if each is Judged.HOURS else "10-savings-all-work"
+        write_between(section, table(read_runs(), each), ROOT / "README.md")
