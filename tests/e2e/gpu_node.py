@@ -141,7 +141,7 @@ class GpuNode:
         started = await self.start(resource, STANDARD, then=STAYS, kind="standard")
         self.standard[started.gpu] = self.pod(started.pod)
 
-    async def hand_over(self, number: int, resources: Collection[str] = tuple(LAYOUT)) -> list[Started]:
+    async def hand_over(self, number: int, resources: Collection[str]) -> list[Started]:
         """Give limited GPUs of each resource to performance pods, until at least so many were limited at that moment.
 
         A performance pod gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole

@@ -15,10 +15,12 @@ from tests.e2e.gpu_node import GpuNode, prepare
 from tests.e2e.gpu_pods import (
     CLAIMED,
     LAYOUT,
+    PARTITION,
     PERFORMANCE,
     SHARED,
     STANDARD,
     STAYS,
+    WHOLE,
     Started,
     container,
     pod_on_gpu,
@@ -79,7 +81,11 @@ def show_logs(request: pytest.FixtureRequest, site: GpuNode) -> Iterator[None]:
 
 
 async def _no_performance_container_starts_limited(site: GpuNode, number: int) -> None:
-    found = await site.hand_over(number)
+    # Apart: a pod with a GPU that the kubelet does not list yet may have any part of one, but no whole one of another.
+    found = [
+        *await site.hand_over(number * 2 // 3, [WHOLE]),
+        *await site.hand_over(number // 3, [SHARED, PARTITION]),
+    ]
     limited = [each for each in found if each.lock_mhz]
     waits = site.processes.waits_ms("performance")
     print(
@@ -97,7 +103,7 @@ async def test_no_performance_container_starts_under_the_limit_of_another_pod(si
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(14_400)
+@pytest.mark.timeout(86_400)
 async def test_none_of_many_does(site: GpuNode) -> None:
     await _no_performance_container_starts_limited(site, int(os.environ.get("JOULIE_HAND_OVERS", "300")))
 
@@ -119,7 +125,7 @@ async def test_the_start_hook_adds_little_to_the_creation_of_a_container(site: G
         await hook.start()
     await hook.wait_for_log("plugin registered", 30)
     print(f"CreateContainer with the start hook {_percentiles(with_hook)}, without {_percentiles(without)}")
-    assert statistics.median(with_hook) - statistics.median(without) < 500
+    assert statistics.median(with_hook) - statistics.median(without) < 100
 
 
 async def _creations_ms(site: GpuNode, number: int = 15) -> list[float]:
