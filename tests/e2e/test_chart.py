@@ -56,6 +56,7 @@ NODE_CLASSES = (
 #: Roles of `load_roles` for what the installed release does not do.
 _NOT_IN_THE_RELEASE = (
     "joulie-sim",
+    "joulie-agent-class-limits",
     "joulie-agent-resource-manager",
     "joulie-operator-savings",
     "joulie-operator-power-budgets",
