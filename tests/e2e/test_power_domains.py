@@ -158,18 +158,30 @@ async def _counts_servers_by_their_bmcs(system: System) -> None:
     for node in _RACK_NODES:
         await client.create(NODE_BMCS, make_node_bmc(node))
 
-    async def measured() -> None:
+    async def read(factor: float, watts: float) -> dict[str, Any]:
         for node in _RACK_NODES:
             drawn = (await system.view.twin(node))["powerMeasurement"]["measuredNodePowerW"]
-            status = {"powerWatts": drawn + _REST_W, "sampledAt": rfc3339(time.time())}
+            status = {"powerWatts": factor * drawn + watts, "sampledAt": rfc3339(time.time())}
             await outofband.apply(NODE_BMCS, node, {"status": status}, status=True)
-        status = await _status(system, "rack-1")
+        return await _status(system, "rack-1")
+
+    async def measured() -> None:
+        status = await read(1.0, _REST_W)
         assert status["rest"]["measuredNodes"] == 2
         assert status["drawn"]["measuredNodes"] == 2
         # More than is read at low load: losses of full load, and the error of the reading.
         assert 2 * _REST_W < status["rest"]["watts"] < 2 * (_REST_W + 100)
         assert status["inForceWatts"] - devices == status["rest"]["watts"]
 
+    await eventually(measured, within_s=120)
+    before = (await _status(system, "rack-1"))["rest"]["watts"]
+
+    async def not_believed() -> None:
+        status = await read(0.5, 0.0)
+        assert status["rest"]["modelledNodes"] == 2
+        assert status["rest"]["watts"] > before
+
+    await eventually(not_believed, within_s=60)
     await eventually(measured, within_s=120)
     shown = await Plugin(system.stack.cluster.kubeconfig).run("power", "rack-1")
     assert "of 2 nodes by their BMCs" in " ".join(shown.split())

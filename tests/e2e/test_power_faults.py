@@ -16,7 +16,7 @@ from tests.e2e.power_observer import PowerObserver, observing
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
-from joulie_api.errors import Invalid, KubeError
+from joulie_api.errors import KubeError
 from joulie_api.resources import POWER_DOMAINS
 from joulie_core.labels import RACK
 from joulie_devcluster.binaries.modules import Binary
@@ -111,15 +111,6 @@ async def _without_api_server(system: System, for_s: float) -> None:
     await eventually(answers, within_s=60)
 
 
-async def _refuses_the_basis_server(system: System) -> None:
-    """A limit of whole servers, which a BMC that lies low would exceed, is refused: there is no such basis."""
-    spec = {"limitWatts": 1_000, "onLostControl": "KeepGuaranteed", "basis": "Server"}
-    body = {"apiVersion": POWER_DOMAINS.api_version, "kind": "PowerDomain", "metadata": {"name": "walls"}, "spec": spec}
-    with pytest.raises(Invalid) as refusal:
-        await system.view.client.create(POWER_DOMAINS, body)
-    assert 'supported values: "Devices"' in refusal.value.message
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.system(
@@ -135,7 +126,6 @@ async def _refuses_the_basis_server(system: System) -> None:
     agent={"POWER_BUDGETS": "On", "RECONCILE_INTERVAL": "5s"},
 )
 async def test_no_sum_is_above_its_limit_while_everything_fails_together(system: System) -> None:
-    await _refuses_the_basis_server(system)
     agents = await _one_agent_for_each_rack(system)
     await fill(system, performance=10)
     async with observing(system.view.sim_url, GROUPS) as observer:

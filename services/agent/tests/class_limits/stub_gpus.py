@@ -10,7 +10,7 @@ HIGHEST_MHZ = 1980
 _STUB = Path(__file__).parents[4] / "libs/joulie-actuator/tests/stubs/nvml/nvml.c"
 #: As in gpu_state.h of the stubs: words before the GPUs, bytes of the names of a GPU, and its words.
 _HEAD, _MOST_GPUS = struct.Struct("11I"), 80
-_GPU = struct.Struct("80s96s25I")
+_GPU = struct.Struct("80s96s44I")
 _HANG_AT, _LOCK_AT = 80 + 96 + 10 * 4, 80 + 96 + 13 * 4
 _HANG_ON_SET = 2
 
@@ -23,7 +23,7 @@ class StubGpus:
         self.count = count
         #: min, max, default, limit and power in mW; lowest and highest clock in MHz; clock and load.
         watts = (200_000, 700_000, 700_000, 700_000, 600_000)
-        figures = (*watts, *(0,) * 6, 210, HIGHEST_MHZ, 0, 0, HIGHEST_MHZ, *(0,) * 5, 100, *(0,) * 3)
+        figures = (*watts, *(0,) * 6, 210, HIGHEST_MHZ, 0, 0, HIGHEST_MHZ, *(0,) * 5, 100, *(0,) * 22)
         gpus = [_GPU.pack(f"GPU-{index}".encode(), model.encode(), *figures) for index in range(count)]
         empty = bytes(_GPU.size * (_MOST_GPUS - count))
         self.path.write_bytes(_HEAD.pack(count, 1, 0, 1, 0, 0, 26, 0, 0, 0, 0) + b"".join(gpus) + empty)

@@ -123,7 +123,7 @@ def test_a_bmc_that_reads_less_than_any_such_server_draws_is_not_believed():
     readings = Readings()
     assert readings.read(*[400.0] * 4).measured
     rest = readings.read(310.0)
-    assert (rest.mw, rest.measured) == (MODELLED.mw, False)
+    assert (rest.mw, rest.measured, rest.settling) == (MODELLED.mw, False, False)
     # It has to be read again as often as a new one.
     assert not readings.read(*[400.0] * 2).measured
     assert readings.read(400.0).measured

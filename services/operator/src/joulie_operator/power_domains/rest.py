@@ -37,6 +37,7 @@ MOST_MOVE: Final = 0.05
 class _Seen:
     """Readings of one node."""
 
+    #: First look; minus infinity once a reading was not believed: no sum of an earlier leader's counts then.
     since_s: float
     #: Time of the BMC's last reading, and the devices' power at it.
     sampled_at: str | None = None
@@ -104,7 +105,7 @@ class RestTracker:
         watts = measured_rest(server.measured_server_power_w, min(devices_watts, before_watts), view)
         if watts < band.least_watts:
             # No such server draws so little: the BMC, or the agent, does not measure what it says.
-            seen.readings, seen.hours = 0, {}
+            seen.readings, seen.hours, seen.since_s = 0, {}, -math.inf
             return
         hour = int(self._wall() // _PART_S)
         seen.hours[hour] = max(watts, seen.hours.get(hour, 0.0))
