@@ -4,8 +4,6 @@ The energy counters advance a hundred times a second, so that a reading at any m
 what the load draws stays below the caps, as on real hardware. Reading these files costs less than reading the kernel's.
 """
 
-import ctypes
-import mmap
 import random
 import subprocess
 import threading
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from joulie_testing.agent.fake_sysfs import FakeMachine, build
 from joulie_testing.agent.machine_spec import MachineSpec
+from joulie_testing.agent.stub_gpus import stub_hardware
 
 STUBS = Path(__file__).parents[2] / "libs/joulie-actuator/tests/stubs"
 GPUS = 8
@@ -27,28 +26,6 @@ LOAD_CHANGES_S = 10.0
 NOISE = 0.005
 
 
-class _Gpu(ctypes.Structure):
-    """`struct stub_gpu` of gpu_state.h."""
-
-    _fields_ = (
-        ("uuid", ctypes.c_char * 80),
-        ("name", ctypes.c_char * 96),
-        *((name, ctypes.c_uint32) for name in ("min_mw", "max_mw", "default_mw", "limit_mw", "power_mw")),
-        *((name, ctypes.c_uint32) for name in ("imposed_mw", "no_power_limit", "can_be_partitioned", "partitioned")),
-        *((name, ctypes.c_uint32) for name in ("lost", "hang", "lowest_mhz", "highest_mhz", "lock_mhz", "no_lock")),
-    )
-
-
-class _State(ctypes.Structure):
-    """`struct stub_state` of gpu_state.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint32) for name in ("count", "loaded", "epoch", "may_set", "hang", "version_mismatch")),
-        *((name, ctypes.c_uint32) for name in ("lib_major", "lib_minor", "inits", "shutdowns", "sets")),
-        ("gpus", _Gpu * GPUS),
-    )
-
-
 class Machine:
     """The node; `environment` is what an actuator needs to find it."""
 
@@ -58,17 +35,15 @@ class Machine:
         self._zones = self.host.zones()
         for zone in self._zones:
             (self.host.sys / zone / "energy_uj").chmod(0o600)
-        gpus = directory / "gpus"
-        gpus.write_bytes(bytes(ctypes.sizeof(_State)))
-        with gpus.open("r+b") as file:
-            self._gpus = _State.from_buffer(mmap.mmap(file.fileno(), 0))
+        gpus = stub_hardware(directory / "gpus")
+        self._gpus = gpus.state
         self._plug_in()
         library = directory / "libnvidia-ml.so.1"
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, STUBS / "nvml/nvml.c"], check=True, timeout=60)
         self.environment = {
             "HOST_SYS_ROOT": str(self.host.sys),
             "HOST_PROC_ROOT": str(self.host.proc),
-            "JOULIE_STUB_GPU_STATE": str(gpus),
+            "JOULIE_STUB_GPU_STATE": str(gpus.path),
             "LD_LIBRARY_PATH": str(directory),
         }
 
@@ -89,11 +64,8 @@ class Machine:
             thread.join()
 
     def _plug_in(self) -> None:
-        self._gpus.loaded = self._gpus.may_set = 1
-        self._gpus.count = GPUS
-        for index, gpu in enumerate(self._gpus.gpus):
-            gpu.uuid, gpu.name = f"GPU-00000000-0000-0000-0000-{index:012}".encode(), GPU_MODEL.encode()
-            gpu.min_mw, gpu.max_mw, gpu.default_mw, gpu.limit_mw = 200_000, 700_000, 700_000, 700_000
+        for index in range(GPUS):
+            self._gpus.add(f"GPU-00000000-0000-0000-0000-{index:012}", GPU_MODEL)
 
     def _draw(self, done: threading.Event) -> None:
         dice = random.Random(3)
@@ -106,7 +78,7 @@ class Machine:
             if now >= second_at:
                 second_at = now + 1.0
                 cpu_watts = [self._cpu_watts(path, load, dice) for path in self.host.limits()]
-                for gpu in self._gpus.gpus:
+                for gpu in self._gpus.gpus[:GPUS]:
                     gpu.power_mw = round(min(load * 700_000, gpu.limit_mw) * dice.uniform(1 - NOISE, 1))
             for zone, watts in zip(self._zones, cpu_watts, strict=True):
                 self.host.consume(zone, watts * (now - last))

@@ -4,7 +4,6 @@ The machine is a fake two-socket one on the engine's host, mounted where a pod h
 """
 
 import asyncio
-import struct
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
+from joulie_testing.agent.stub_gpus import stub_hardware
 from joulie_testing.api import make_node, make_node_power_profile
 
 pytestmark = pytest.mark.docker
@@ -171,12 +171,9 @@ async def test_the_doctor_shows_what_the_container_can_access(node, start):
 async def test_the_doctor_finds_driver_libraries_mounted_from_the_node(node, tmp_path):
     """Mounted where NVIDIA's container runtime puts its own, and with ROCm's folder."""
     nvml, amdsmi = compiled("nvml/nvml.c", tmp_path), compiled("amdsmi/amdsmi.c", tmp_path)
-    gpus = tmp_path / "gpus"
-    # As in gpu_state.h of the stubs: 11 and 15 words.
-    state = struct.pack("11I", 1, 1, 0, 1, *[0] * 7)
-    limits_mw = (200_000, 700_000, 700_000, 700_000)
-    gpu = struct.pack("80s96s15I", b"GPU-1", b"NVIDIA H100", *limits_mw, 90_000, *[0] * 10)
-    gpus.write_bytes((state + gpu).ljust(4096, b"\0"))
+    hardware = stub_hardware(tmp_path / "gpus")
+    hardware.state.add("GPU-1", "NVIDIA H100")
+    gpus = hardware.path
     without = await node.privileged("doctor")
     assert await without.end() == 0
     assert "libnvidia-ml.so.1: cannot open" in await without.log()

@@ -1,5 +1,5 @@
 /* The GPUs behind both stub libraries: a file that the test maps and changes while the process under test runs.
- * Mirrored in hardware/gpu/conftest.py; every field is 32 bits wide or a character array, so that there is no padding. */
+ * Mirrored in joulie_testing.agent.stub_gpus; every field is 32 bits wide or a character array, so that there is no padding. */
 #ifndef JOULIE_STUB_GPU_STATE_H
 #define JOULIE_STUB_GPU_STATE_H
 

@@ -8,10 +8,10 @@ import pytest
 from joulie_actuator.protocol import ReadGpu, Restore, SetGpuCaps, Subsystem
 from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import RestoreReport
+from joulie_testing.agent.stub_gpus import HANG_ALWAYS, HANG_NEVER
 
 COUNT = 8
 HUNG = 3
-HANG_NEVER, HANG_ALWAYS = 0, 1
 FOUND_MW, CAP_MW = 650_000, 400_000
 GRACE_S = 20
 
