@@ -350,7 +350,7 @@ BAD = {
     "floor of nothing": pdom(floor={}),
     "floor above what nodes may get": pdom(reserveWatts=1_000, floor={"wattsPerNode": 9_001}),
     "parent that is no name": pdom(parent="Row A"),
-    "basis that is not built": pdom(basis="Server"),
+    "unknown basis": pdom(basis="Racks"),
     "unknown mode of a domain": pdom(mode="Shed"),
     "condition without key": balloons({"key": "name", "operator": "Exists"}, {"operator": "Exists"}),
     "condition with an empty key": balloons({"key": "", "operator": "Exists"}),

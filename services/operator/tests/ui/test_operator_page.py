@@ -1,5 +1,6 @@
 """The live page of running operators: what the leader and a standby show. `cluster` is in the operator's conftest."""
 
+import asyncio
 import json
 import socket
 
@@ -92,10 +93,16 @@ async def test_the_gpus_of_a_node_are_those_of_its_agents_report_on_a_standby_to
     cluster.start(UI_ADDR=f"127.0.0.1:{port}", POD_NAME="two")
     await cluster.until(lambda: listens(port))
     async with aiohttp.ClientSession() as session:
-        found = {}
-        for node in ("node-1", "node-2", "node-3", "nix"):
+
+        async def devices(node):
             async with session.get(f"http://127.0.0.1:{port}/ui/devices/{node}") as answer:
-                found[node] = (await answer.json())["devices"]
+                return (await answer.json())["devices"]
+
+        # The page listens before reports are read; until then nothing is known.
+        async with asyncio.timeout(30):
+            while await devices("node-1") is None:  # noqa: ASYNC110 - another process reads it
+                await asyncio.sleep(0.01)
+        found = {node: await devices(node) for node in ("node-1", "node-2", "node-3", "nix")}
     assert [(each["uuid"], each["reason"]) for each in found.pop("node-1")] == [("GPU-0", "NotHeld")]
     assert found == {"node-2": None, "node-3": None, "nix": None}
 
