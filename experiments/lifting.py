@@ -5,7 +5,6 @@ lifted, those that are lifted for pods that wait, and those that are lifted as w
 what the operator does. Rows that are in `runs.csv` are not simulated again.
 """
 
-import csv
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ import numpy as np
 from experiments.config import ROOT, Experiment
 from experiments.figures import Runs, change_pct, interval_text, less_pct, mean_of, paired
 from experiments.report import write_between
-from experiments.rows import Row, append_row, text_row
+from experiments.rows import Row, append_row, read_table, text_row
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.class_caps.waiting import DEFAULT_RULE, LiftRule
 from joulie_sim.engine.arm import Arm
@@ -112,19 +111,10 @@ def _wait(runs: Runs) -> str:
     return f"{mean_of(runs, 'wait_p95').mean:.0f}"
 
 
-def read_runs() -> list[Row]:
-    """Return the rows of `runs.csv`; none where it does not exist."""
-    path = DIRECTORY / "runs.csv"
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def run() -> None:
     """Simulate what is not in `runs.csv`."""
     experiment = Experiment.read(_EXPERIMENT)
-    known = {(float(row["load"]), int(row["seed"]), row["rule"]) for row in read_runs()}
+    known = {(float(row["load"]), int(row["seed"]), row["rule"]) for row in read_table(DIRECTORY / "runs.csv")}
     for load in LOADS:
         for seed in range(SEEDS):
             for title, arm in arms().items():
@@ -136,4 +126,4 @@ def run() -> None:
 
 if __name__ == "__main__":
     run()
-    write_between(NAME, table(read_runs()), ROOT / "README.md")
+    write_between(NAME, table(read_table(DIRECTORY / "runs.csv")), ROOT / "README.md")

@@ -6,7 +6,6 @@ created, with the power model of the live simulator's machines. Energies count u
 """
 
 import asyncio
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,7 +14,7 @@ import aiohttp
 
 from experiments.config import ROOT
 from experiments.report import write_between
-from experiments.rows import Row, text_row, write_rows
+from experiments.rows import Row, read_table, text_row, write_rows
 from experiments.trace import Trace
 from joulie_core.demand import WorkloadClass
 from joulie_core.durations import format_duration
@@ -209,10 +208,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def read_pair() -> list[Row]:
     """Return the rows of `runs.csv`; none where it does not exist."""
-    if not (DIRECTORY / "runs.csv").exists():
-        return []
-    with (DIRECTORY / "runs.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_table(DIRECTORY / "runs.csv")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,14 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
         writer.writerows(rows)
 
 
+def read_table(path: Path) -> list[Row]:
+    """Return the rows of a file that `append_row` writes, in order; none where it does not exist."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def append_row(path: Path, row: Row) -> None:
     """Add a row to a file, which is begun where it does not exist."""
     begun = path.exists()

@@ -9,7 +9,6 @@ anew for each seed. The estimate knows neither these factors nor what jobs use o
 `runs.csv` are not simulated again: delete it after a change of the estimate.
 """
 
-import csv
 import random
 import sys
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from typing import Final
 
 from experiments.config import ROOT
 from experiments.report import write_between
-from experiments.rows import Row, append_row, text_row
+from experiments.rows import Row, append_row, read_table, text_row
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import Draw
 from joulie_core.savings import EstimateRange, Lever
@@ -218,19 +217,10 @@ def _result(rows: list[Row], load: float, judged: Judged) -> str:
     )
 
 
-def read_runs() -> list[Row]:
-    """Return the rows of `runs.csv`; none where it does not exist."""
-    path = DIRECTORY / "runs.csv"
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def run() -> None:
     """Simulate the pairs that are not in `runs.csv`."""
     machines = nodes()
-    known = {(float(row["load"]), int(row["seed"])) for row in read_runs()}
+    known = {(float(row["load"]), int(row["seed"])) for row in read_table(DIRECTORY / "runs.csv")}
     for load in LOADS:
         for seed in range(SEEDS):
             if (load, seed) not in known:
@@ -246,4 +236,4 @@ if __name__ == "__main__":
     run()
     for each in Judged:
         section = "10-savings" if each is Judged.HOURS else "10-savings-all-work"
-        write_between(section, table(read_runs(), each), ROOT / "README.md")
+        write_between(section, table(read_table(DIRECTORY / "runs.csv"), each), ROOT / "README.md")
