@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from services.ven.tests.specification import Specification, find
+from services.ven.tests.vtn import Vtn
 from tests.e2e.system import System
 from tests.e2e.view import ClusterView
 
@@ -26,6 +28,15 @@ async def bare(devcluster: DevCluster) -> AsyncIterator[ClusterView]:
     await JoulieStack(devcluster).install()
     async with await devcluster.client() as client:
         yield ClusterView(client, sim_url="", namespace="default")
+
+
+@pytest_asyncio.fixture
+async def vtn() -> AsyncIterator[Vtn]:
+    """A VTN; what violates the specification, where that is here, fails the test."""
+    path = find()
+    async with Vtn(None if path is None else Specification(path)) as found:
+        yield found
+    assert found.violations == []
 
 
 @pytest_asyncio.fixture

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+from tests.e2e.system import SHORT_LEASE
 from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
@@ -34,10 +35,9 @@ from joulie_sim.stack.stack import NAMESPACE, JoulieStack, StackConfig
 NODE = "sleepy-0"
 OTHERS = ("sleepy-1", "sleepy-2")
 CORES = 192
-_LEASE = {"LEASE_DURATION": "8s", "LEASE_RENEW_DEADLINE": "6s", "LEASE_RETRY_PERIOD": "500ms"}
 _ENV = {
-    Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **_LEASE},
-    Service.OUTOFBAND: {"BMC_POLL_INTERVAL": "300ms", "BMC_TRANSITION_INTERVAL": "300ms", **_LEASE},
+    Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **SHORT_LEASE},
+    Service.OUTOFBAND: {"BMC_POLL_INTERVAL": "300ms", "BMC_TRANSITION_INTERVAL": "300ms", **SHORT_LEASE},
 }
 _POLICY = {
     "nodeSelector": {"kubernetes.io/hostname": NODE},

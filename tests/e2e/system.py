@@ -14,6 +14,8 @@ from joulie_api.resources import NODE_HARDWARES
 from joulie_sim.stack.service import JoulieService, Service
 from joulie_sim.stack.stack import JoulieStack
 
+#: Environment of operators of which a successor leads soon.
+SHORT_LEASE = {"LEASE_DURATION": "8s", "LEASE_RENEW_DEADLINE": "6s", "LEASE_RETRY_PERIOD": "500ms"}
 _MODE = re.compile(r'joulie_backend_mode\{[^}]*node="([^"]+)"')
 _WRITES = re.compile(r'joulie_operator_writes_total\{[^}]*kind="([^"]+)"[^}]*\} ([0-9.e+]+)')
 

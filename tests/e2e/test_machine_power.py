@@ -18,6 +18,7 @@ from tests.e2e.bmc import put_bmc, put_ipmi
 from tests.e2e.conftest import FAILED
 from tests.e2e.container_node import run_pod
 from tests.e2e.powered_node import PoweredNode
+from tests.e2e.system import SHORT_LEASE
 from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
@@ -37,9 +38,8 @@ _NODE = "real-0"
 _OTHERS = NodeClass(name="other", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=8, threads_per_core=1))
 # A node is not ready ten seconds after its kubelet was last heard of.
 _LEASE_S = 8
-_LEASE = {"LEASE_DURATION": "8s", "LEASE_RENEW_DEADLINE": "6s", "LEASE_RETRY_PERIOD": "500ms"}
 _ENV = {
-    Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **_LEASE},
+    Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **SHORT_LEASE},
     Service.OUTOFBAND: {
         "BMC_POLL_INTERVAL": "500ms",
         "BMC_TRANSITION_INTERVAL": "500ms",
@@ -48,7 +48,7 @@ _ENV = {
         # Longer than sushy-emulator takes for a change of the power, which a repeated request puts off.
         "GRACEFUL_OFF_TIMEOUT": "12s",
         "POWER_REPEAT_INTERVAL": "12s",
-        **_LEASE,
+        **SHORT_LEASE,
     },
 }
 _POLICY = {

@@ -4,7 +4,7 @@ import pytest
 from tests.e2e.plugin import Plugin
 from tests.e2e.power_observer import PowerObserver
 from tests.e2e.power_row import MOST_W, has_condition, is_held, observed, put_tree, sees
-from tests.e2e.system import System
+from tests.e2e.system import SHORT_LEASE, System
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_POWER_BUDGETS, POWER_DOMAINS
@@ -21,9 +21,7 @@ async def _limit(system: System, name: str, watts: int) -> None:
         "POWER_DOMAINS": "Enforce",
         "POLICY_TYPE": "static_partition",
         "STATIC_HP_FRAC": "1.0",
-        "LEASE_DURATION": "8s",
-        "LEASE_RENEW_DEADLINE": "6s",
-        "LEASE_RETRY_PERIOD": "500ms",
+        **SHORT_LEASE,
     },
     agent={"RECONCILE_INTERVAL": "2s", "POWER_BUDGETS": "On"},
 )

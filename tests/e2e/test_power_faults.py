@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.power_feed import FEED, GROUPS, MOST_W, NODES, RACKS, draws, fill, is_enforced, limit, put_tree
 from tests.e2e.power_limits import WrittenLimits, caps, drawn
 from tests.e2e.power_observer import PowerObserver, observing
-from tests.e2e.system import System
+from tests.e2e.system import SHORT_LEASE, System
 from tests.e2e.waiting import eventually
 
 from joulie_api.errors import KubeError
@@ -119,9 +119,7 @@ async def _without_api_server(system: System, for_s: float) -> None:
         "POWER_DOMAINS": "Enforce",
         "POLICY_TYPE": "static_partition",
         "STATIC_HP_FRAC": "1.0",
-        "LEASE_DURATION": "8s",
-        "LEASE_RENEW_DEADLINE": "6s",
-        "LEASE_RETRY_PERIOD": "500ms",
+        **SHORT_LEASE,
     },
     agent={"POWER_BUDGETS": "On", "RECONCILE_INTERVAL": "5s"},
 )

@@ -5,12 +5,10 @@ The event of three hours takes a minute: a minute of it is a third of a second. 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from services.ven.tests.events import capacity
-from services.ven.tests.specification import Specification, find
 from services.ven.tests.vtn import VEN, Vtn
 from tests.e2e.power_feed import FEED, GROUPS, MOST_W, NAMES, NODES, draws, fill, is_enforced, put_tree
 from tests.e2e.power_observer import PowerObserver, observing
@@ -32,15 +30,6 @@ _OTHER_W = 5_000
 #: Nodes with performance pods; the other thirty can give up 45 % of what all draw.
 _PERFORMANCE = NAMES[:10]
 _GROUPS = {**GROUPS, "performance": _PERFORMANCE}
-
-
-@pytest.fixture
-async def vtn() -> AsyncIterator[Vtn]:
-    """A VTN; what violates the specification, where that is here, fails the test."""
-    path = find()
-    async with Vtn(None if path is None else Specification(path)) as found:
-        yield found
-    assert found.violations == []
 
 
 async def _start_ven(system: System, vtn: Vtn, directory: Path) -> None:

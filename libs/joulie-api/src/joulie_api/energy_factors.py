@@ -67,6 +67,11 @@ class EmissionsFactor:
     #: Where the figure is from, for people; empty where that was not said.
     source: str = ""
 
+    @property
+    def kilograms_per_kwh(self) -> float:
+        """The same figure in kilograms."""
+        return self.grams_per_kwh / 1000.0
+
 
 @dataclass(frozen=True, slots=True)
 class EnergyFactors:

@@ -11,7 +11,6 @@ from joulie_cli.output import CliError
 
 #: Namespace of the release by default.
 RELEASE_NAMESPACE: Final = "joulie-system"
-GRAMS_PER_KILOGRAM: Final = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ pods counts once in each domain. Costs nothing for nodes that no enforced domain
 """
 
 from collections.abc import Iterator, Sequence
-from math import ceil, inf
+from math import inf
 from typing import Final, NamedTuple
 
 from joulie_core.names import NodeName
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.state import SupplyFigure
 from joulie_core.scoring.supply import short_supply
-from joulie_core.units import MW_PER_WATT
+from joulie_core.units import MW_PER_WATT, milliwatts_up
 
 #: Share of a difference that is left to the exact comparison: products of floats are not exact.
 _MARGIN: Final = 1e-6
@@ -54,7 +54,7 @@ class DomainSupplies:
         old = self._nodes.get(name)
         if old is not None:
             self._shift(old, -1)
-        new = self._nodes[name] = _NodeSupply(supplies, ceil(in_flight_watts * MW_PER_WATT), known, unit_watts)
+        new = self._nodes[name] = _NodeSupply(supplies, milliwatts_up(in_flight_watts), known, unit_watts)
         self._shift(new, 1)
 
     def drop(self, name: NodeName) -> None:

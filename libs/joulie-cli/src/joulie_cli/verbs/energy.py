@@ -13,7 +13,6 @@ from joulie_api.wire import decode_kind
 from joulie_cli.arguments import add_verb, cluster_options, format_option, namespace_option
 from joulie_cli.cluster import connect
 from joulie_cli.factors import (
-    GRAMS_PER_KILOGRAM,
     RELEASE_NAMESPACE,
     FactorsFound,
     described,
@@ -123,7 +122,7 @@ def _multipliers(factors: EnergyFactors) -> dict[str, float]:
     if factors.price is not None:
         found["money"] = factors.price.per_kwh
     if factors.emissions is not None:
-        found["co2eKilograms"] = factors.emissions.grams_per_kwh / GRAMS_PER_KILOGRAM
+        found["co2eKilograms"] = factors.emissions.kilograms_per_kwh
     return found
 
 

@@ -16,7 +16,6 @@ from joulie_api.savings import LEDGER_NAME, read_ledger
 from joulie_cli.arguments import add_verb, cluster_options, format_option
 from joulie_cli.cluster import ClusterReader, connect
 from joulie_cli.factors import (
-    GRAMS_PER_KILOGRAM,
     RELEASE_NAMESPACE,
     FactorsFound,
     described,
@@ -81,7 +80,7 @@ class SavingsReport:
             "total": _range_data(self.total, JOULES_PER_KWH),
             "lastHourWatts": None if self.power_watts is None else _range_data(self.power_watts, 1.0),
             "money": self._counted(None if price is None else price.per_kwh),
-            "co2eKilograms": self._counted(None if emissions is None else emissions.grams_per_kwh / GRAMS_PER_KILOGRAM),
+            "co2eKilograms": self._counted(None if emissions is None else emissions.kilograms_per_kwh),
             "factors": factors_data(self.counted.factors),
         }
 
@@ -204,7 +203,7 @@ def _fields(found: SavingsReport) -> Iterator[tuple[str, str]]:
     if price is not None:
         yield "Money", f"{_interval(kwh.times(price.per_kwh), '.2f')} {price.currency or ''}".rstrip()
     if emissions is not None:
-        kilograms = kwh.times(emissions.grams_per_kwh / GRAMS_PER_KILOGRAM)
+        kilograms = kwh.times(emissions.kilograms_per_kwh)
         yield "CO2e", f"{_interval(kilograms, '.1f')} kg, {kind_of(emissions)}"
     for text in described(found.counted.factors):
         name, _, value = text.partition(": ")

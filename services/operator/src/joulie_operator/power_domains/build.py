@@ -15,6 +15,8 @@ from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
+from joulie_core.kinds.node_twin import ServerMeasurement
+from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
 from joulie_operator.power_domains.available import AvailableWatts
 from joulie_operator.power_domains.budget_writer import BudgetWriter
@@ -22,7 +24,7 @@ from joulie_operator.power_domains.budgets import NodeBudgets
 from joulie_operator.power_domains.controller import PowerDomainController, PowerDomainParts
 from joulie_operator.power_domains.event_metrics import event_families
 from joulie_operator.power_domains.events import PowerEventParts, PowerEvents
-from joulie_operator.power_domains.inputs import DomainSight, ServerReadings
+from joulie_operator.power_domains.inputs import DomainSight
 from joulie_operator.power_domains.metrics import families
 from joulie_operator.power_domains.rest import RestTracker
 from joulie_operator.power_domains.sent import SentLimits
@@ -41,7 +43,7 @@ class PowerDomainSurroundings:
     watches: OperatorWatches
     twins: TwinTracker
     available: AvailableWatts
-    server_power: ServerReadings
+    server_power: Callable[[NodeName], ServerMeasurement | None]
     #: Of the leader; see `joulie_api.election.Elector.term`.
     term: Callable[[int], int | None]
 

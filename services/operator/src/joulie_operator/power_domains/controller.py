@@ -180,10 +180,6 @@ class PowerDomainController:
         self, domains: Mapping[str, Versioned[PowerDomain]], inputs: DomainInputs, decision: DomainDecision
     ) -> dict[str, PowerDomainStatus]:
         """Return the status of each domain, undated; in a thread, on values that do not change."""
-        drawn = {
-            servers: {name: node.drawn_by(servers=servers) for name, node in inputs.nodes.items()}
-            for servers in {each.counts_servers for each in decision.outcomes.values()}
-        }
         found: dict[str, PowerDomainStatus] = {}
         for name in domains:
             outcome = decision.outcomes.get(name)
@@ -193,7 +189,7 @@ class PowerDomainController:
                         name,
                         inputs.specs[name],
                         outcome,
-                        drawn[outcome.counts_servers],
+                        inputs.nodes,
                         enforces=inputs.budgets is not None,
                     )
         return found

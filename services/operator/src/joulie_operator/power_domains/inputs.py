@@ -5,8 +5,7 @@ stated by labels, has no highest power; one whose control is not reported, or th
 cannot be lowered.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -22,20 +21,13 @@ from joulie_core.kinds.node_twin import MeasurementQuality, NodeTwinStatus, Powe
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.twin import budget_of
-from joulie_core.units import MW_PER_WATT
+from joulie_core.units import MW_PER_WATT, milliwatts_up
 from joulie_operator.cluster import Cluster, Eligibility, ManagedHardware, PodLoad
 from joulie_operator.power import PowerInputs, model
 from joulie_operator.power_domains.rest import RestTracker
 
 #: Facts that count: read from the hardware, or stated by who runs the cluster.
 _CERTAIN: Final = {Origin.SEEN, Origin.LABELLED}
-
-
-class ServerReadings(Protocol):
-    """Source of readings of BMCs."""
-
-    def __call__(self, name: NodeName) -> ServerMeasurement | None:
-        """Return the reading of a node's BMC that still counts; None without one."""
 
 
 class LatestTwins(Protocol):
@@ -78,7 +70,8 @@ class DomainSight:
     cluster: Cluster
     twins: LatestTwins
     hardware: Mapping[str, Versioned[NodeHardware]]
-    server_power: ServerReadings
+    #: Reading of the BMC of a node that still counts; None without one.
+    server_power: Callable[[NodeName], ServerMeasurement | None]
     rests: RestTracker
 
     def retain(self, names: Iterable[NodeName]) -> None:
@@ -130,7 +123,7 @@ def identity_of(node: Node) -> str:
 
 
 def _milliwatts(watts: float | None) -> int | None:
-    return None if watts is None else math.ceil(watts * MW_PER_WATT)
+    return None if watts is None else milliwatts_up(watts)
 
 
 def _highest_watts(view: HardwareView) -> float | None:

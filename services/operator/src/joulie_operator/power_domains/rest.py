@@ -18,7 +18,7 @@ from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, P
 from joulie_core.names import NodeName
 from joulie_core.power.rest import RestBand, measured_rest, modelled_rest
 from joulie_core.timestamps import age_seconds
-from joulie_core.units import MW_PER_WATT
+from joulie_core.units import milliwatts_up
 
 #: Time for which the highest reading counts, and the part of it after which older ones are forgotten together.
 KEPT_S: Final = 86_400.0
@@ -39,6 +39,9 @@ class _Seen:
 
     #: First look; minus infinity once a reading was not believed: no sum of an earlier leader's counts then.
     since_s: float
+    #: Its hardware, and the band of the model of that.
+    view: HardwareView
+    band: RestBand
     #: Time of the BMC's last reading, and the devices' power at it.
     sampled_at: str | None = None
     devices_watts: float | None = None
@@ -74,36 +77,33 @@ class RestTracker:
             devices: power of its CPU packages and GPUs.
             server: reading of its BMC that still counts.
         """
-        band = modelled_rest(view)
-        if band is None:
-            return UNKNOWN_REST
-        now_s = self._wall()
-        seen = self._seen.setdefault(name, _Seen(since_s=now_s))
-        self._take(seen, band, view, _devices_watts(devices), server)
+        now_s, seen = self._wall(), self._seen.get(name)
+        if seen is None or seen.view is not view:
+            found = modelled_rest(view)
+            if found is None:
+                return UNKNOWN_REST
+            seen = self._seen.setdefault(name, _Seen(now_s, view, found))
+            seen.view, seen.band = view, found
+        self._take(seen, _devices_watts(devices), server)
         for hour in [each for each in seen.hours if each * _PART_S < now_s - KEPT_S]:
             del seen.hours[hour]
         settling = seen.readings < LEAST_READINGS and server is not None and now_s < seen.since_s + SETTLING_S
         measured = bool(seen.hours) and seen.readings >= LEAST_READINGS
-        watts = max(seen.hours.values()) if measured else band.most_watts
-        return ServerRest(_milliwatts(watts), _milliwatts(band.least_watts), measured=measured, settling=settling)
+        watts = max(seen.hours.values()) if measured else seen.band.most_watts
+        return ServerRest(
+            milliwatts_up(watts), milliwatts_up(seen.band.least_watts), measured=measured, settling=settling
+        )
 
-    def _take(
-        self,
-        seen: _Seen,
-        band: RestBand,
-        view: HardwareView,
-        devices_watts: float | None,
-        server: ServerMeasurement | None,
-    ) -> None:
+    def _take(self, seen: _Seen, devices_watts: float | None, server: ServerMeasurement | None) -> None:
         if server is None or server.sampled_at == seen.sampled_at:
             return
         before_watts, seen.sampled_at, seen.devices_watts = seen.devices_watts, server.sampled_at, devices_watts
         if before_watts is None or devices_watts is None:
             return
-        if abs(devices_watts - before_watts) > MOST_MOVE * view.tdp_watts:
+        if abs(devices_watts - before_watts) > MOST_MOVE * seen.view.tdp_watts:
             return
-        watts = measured_rest(server.measured_server_power_w, min(devices_watts, before_watts), view)
-        if watts < band.least_watts:
+        watts = measured_rest(server.measured_server_power_w, min(devices_watts, before_watts), seen.view)
+        if watts < seen.band.least_watts:
             # No such server draws so little: the BMC, or the agent, does not measure what it says.
             seen.readings, seen.hours, seen.since_s = 0, {}, -math.inf
             return
@@ -125,7 +125,7 @@ def published_rests(domains: Mapping[str, Versioned[PowerDomain]], now_s: float)
         if status.rest is None or status.nodes is None or status.rest.unknown_nodes:
             continue
         if 0.0 <= age_seconds(status.last_updated, now_s) <= MOST_PUBLISHED_AGE_S:
-            found[name] = PublishedRest(_milliwatts(status.rest.watts), int(status.nodes))
+            found[name] = PublishedRest(milliwatts_up(status.rest.watts), int(status.nodes))
     return found
 
 
@@ -134,7 +134,3 @@ def _devices_watts(power: PowerMeasurement | None) -> float | None:
     if power is None or power.source is not MeasurementSource.AGENT or power.quality is not MeasurementQuality.MEASURED:
         return None
     return power.measured_node_power_w
-
-
-def _milliwatts(watts: float) -> int:
-    return math.ceil(watts * MW_PER_WATT)

@@ -14,7 +14,7 @@ from joulie_core.text import first_of, printable
 from joulie_core.timestamps import rfc3339
 from joulie_core.units import MW_PER_WATT
 from joulie_operator.power_domains.decision import DomainOutcome
-from joulie_operator.power_domains.inputs import DrawnReading
+from joulie_operator.power_domains.inputs import DomainNode
 
 #: Characters of a message: names of domains and nodes are as long as people write them.
 _MOST_CHARACTERS: Final = 4_096
@@ -30,7 +30,7 @@ def domain_status(
     name: str,
     spec: PowerDomainSpec,
     outcome: DomainOutcome,
-    drawn: Mapping[NodeName, DrawnReading],
+    nodes: Mapping[NodeName, DomainNode],
     *,
     enforces: bool = False,
 ) -> PowerDomainStatus:
@@ -40,7 +40,7 @@ def domain_status(
         name: of the domain.
         spec: of the domain.
         outcome: of the decision.
-        drawn: by the nodes.
+        nodes: by name.
         enforces: the setting is Enforce.
     """
     observed, enforced = _with_servers(outcome), outcome.enforced
@@ -60,7 +60,7 @@ def domain_status(
         unconfirmed_nodes=None if enforced is None else enforced.unconfirmed,
         refused_nodes=None if enforced is None else enforced.refused,
         silent_nodes=None if enforced is None else enforced.silent,
-        drawn=_drawn(observed, drawn),
+        drawn=_drawn(observed, nodes, servers=outcome.counts_servers),
         rest=None if outcome.rest is None else _rest(outcome.rest),
         guaranteed_watts=math.floor(sums.guaranteed_mw / MW_PER_WATT),
         headroom_watts=None if sums.headroom_mw is None else max(0, math.floor(sums.headroom_mw / MW_PER_WATT)),
@@ -143,8 +143,9 @@ def _up(milliwatts: int | None) -> int | None:
     return None if milliwatts is None else math.ceil(milliwatts / MW_PER_WATT)
 
 
-def _drawn(observed: ObservedDomain, drawn: Mapping[NodeName, DrawnReading]) -> DrawnPower:
-    known = [each for name in observed.nodes if (each := drawn.get(name)) is not None and each.watts is not None]
+def _drawn(observed: ObservedDomain, nodes: Mapping[NodeName, DomainNode], *, servers: bool) -> DrawnPower:
+    readings = (nodes[name].drawn_by(servers=servers) for name in observed.nodes)
+    known = [each for each in readings if each.watts is not None]
     measured = [each.watts or 0.0 for each in known if each.measured]
     modelled = [each.watts or 0.0 for each in known if not each.measured]
     return DrawnPower(
