@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -109,3 +110,101 @@ async def test_it_is_looked_for_again(fake_api, build, left, monkeypatch):
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def pauses(monkeypatch, withdrawn):
+    """Return the seconds that one round of the loop pauses for."""
+    found = []
+
+    async def sleep(seconds):
+        found.append(seconds)
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(withdrawal.asyncio, "sleep", sleep)
+        with contextlib.suppress(asyncio.CancelledError):
+            await withdrawn.run()
+    return found
+
+
+async def test_what_failed_is_repeated_in_seconds_and_else_it_is_looked_for_in_minutes(fake_api, build, monkeypatch):
+    withdrawn = build()
+    assert await pauses(monkeypatch, withdrawn) == [600.0]
+    fake_api.put(make_node_power_budget("n1"))
+    fake_api.faults.add(Respond(500), verb="delete", path=f"{_PATH}/n1", times=None)
+    assert await pauses(monkeypatch, withdrawn) == [5.0]
+
+
+async def test_after_a_defect_it_is_repeated_in_seconds(build, monkeypatch):
+    withdrawn = build()
+
+    async def withdraw():
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(withdrawn, "withdraw", withdraw)
+    with capture_logs() as logs:
+        assert await pauses(monkeypatch, withdrawn) == [5.0]
+    assert [each["log_level"] for each in logs] == ["error"]
+    assert "withdraw power budgets" in logs[0].values()
+
+
+async def told(withdrawn):
+    with capture_logs() as logs:
+        await withdrawn.withdraw()
+    return [(each["event"], each.get("node"), str(each.get("problem", ""))) for each in logs]
+
+
+async def test_a_failure_is_told_once_with_its_reason_and_so_is_its_end(fake_api, build):
+    withdrawn = build()
+    fake_api.faults.add(Respond(403), verb="list", path=_PATH, times=None)
+    ((event, node, error),) = await told(withdrawn)
+    assert (event, node) == ("power budgets not withdrawn, will be repeated", None)
+    assert "403" in error
+    assert await told(withdrawn) == []
+    fake_api.faults.clear()
+    assert await told(withdrawn) == [("power budgets are withdrawn again", None, "")]
+
+
+async def test_a_node_whose_object_cannot_be_deleted_is_named(fake_api, build):
+    withdrawn = build()
+    for name in ("n1", "n2"):
+        fake_api.put(make_node_power_budget(name))
+    for name in ("n1", "n2"):
+        fake_api.faults.add(Respond(500), verb="delete", path=f"{_PATH}/{name}", times=None)
+    found = await told(withdrawn)
+    assert {(event, node) for event, node, _ in found} == {
+        ("power budgets not withdrawn, will be repeated", name) for name in ("n1", "n2")
+    }
+    assert all("500" in error for _, _, error in found)
+    assert await told(withdrawn) == []
+    # One that is gone otherwise is told no more.
+    fake_api.faults.clear()
+    fake_api.remove("NodePowerBudget", "n2")
+    recovered = await told(withdrawn)
+    assert ("power budgets are withdrawn again", "n1", "") in recovered
+    assert "n2" not in {node for _, node, _ in recovered}
+
+
+async def test_only_metadata_is_read(fake_api, build):
+    await build().withdraw()
+    (request,) = fake_api.requests
+    assert "PartialObjectMetadataList" in request.accept
+
+
+async def test_an_object_without_a_name_is_counted_and_keeps_no_other(fake_api, fake_client, left):
+    registry = CollectorRegistry()
+    found = BudgetWithdrawal(fake_client, FencedWriter(fake_client, "joulie-operator"), Failures(registry))
+    fake_api.put(make_node_power_budget("n1"))
+    listed = fake_api.get("NodePowerBudget", "n1")
+    body = json.dumps(
+        {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": 5}}, listed]}
+    ).encode()
+    fake_api.faults.add(Respond(200, body=body), verb="list", path=_PATH)
+    with capture_logs() as logs:
+        assert not await found.withdraw()
+    assert left() == []
+    (refused,) = [each for each in logs if each.get("source")]
+    assert refused["source"] == "nodepowerbudgets.joulie.io"
+    assert refused["problem"]
+    samples = [each for family in registry.collect() for each in family.samples if each.name.endswith("_total")]
+    assert [each.value for each in samples if each.labels.get("source") == "nodepowerbudgets.joulie.io"] == [1.0]
