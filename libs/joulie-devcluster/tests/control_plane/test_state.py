@@ -11,7 +11,6 @@ import pytest
 
 from joulie_devcluster.control_plane.state import STATE_FILE, ClusterState, ProcessRecord, start_ticks, stop_processes
 from joulie_devcluster.errors import StateError
-from joulie_devcluster.host.ports import free_port, is_free
 
 
 @pytest.fixture
@@ -66,10 +65,3 @@ def test_processes_that_a_dead_supervisor_left_are_killed(tmp_path, sleeper):
     ClusterState("a", dead_record(), (record,)).write(tmp_path)
     assert stop_processes(tmp_path, grace_s=5)
     assert sleeper.wait(5) == -signal.SIGKILL
-
-
-def test_ports_are_free_and_never_returned_twice():
-    ports = [free_port() for _ in range(50)]
-    assert len(set(ports)) == 50
-    assert all(is_free(port) for port in ports)
-    assert max(ports) < 32768
