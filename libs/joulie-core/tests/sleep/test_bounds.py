@@ -124,10 +124,35 @@ def test_a_power_off_after_a_drain_is_a_power_cycle():
     ],
 )
 def test_what_a_node_drew_before_it_was_put_to_sleep_is_remembered_with_its_source(measured, modelled, remembered):
-    draining = SleepRecord(state=SleepState.DRAINING, since_s=NOW - 10, idle_watts=1.0, idle_measured=True)
+    times = {"since_s": NOW - 10, "empty_since_s": NOW - 600}
+    draining = SleepRecord(state=SleepState.DRAINING, **times, idle_watts=1.0, idle_measured=True)
     node = awake_node(cordoned=True, idle_watts=modelled, power=replace(POWER, watts=measured))
     after = advance(draining, node, NOW, SETTINGS)
     assert (after.idle_watts, after.idle_measured) == remembered
+
+
+@pytest.mark.parametrize(
+    ("sampled_at_s", "remembered"),
+    [(NOW - 21, (100.0, False)), (NOW - 20, (212.5, True)), (NOW, (212.5, True))],
+)
+def test_a_reading_from_before_a_node_was_without_pods_is_not_what_it_draws_without_work(sampled_at_s, remembered):
+    draining = SleepRecord(state=SleepState.DRAINING, since_s=NOW - 10, empty_since_s=NOW - 20)
+    node = awake_node(cordoned=True, idle_watts=100.0, power=replace(POWER, watts=212.5, sampled_at_s=sampled_at_s))
+    after = advance(draining, node, NOW, SETTINGS)
+    assert (after.state, after.idle_watts, after.idle_measured) == (SleepState.POWERING_OFF, *remembered)
+
+
+def test_a_node_is_without_pods_since_it_was_first_seen_so_and_through_its_drain():
+    busy = awake_node(protected_pods=1)
+    record = advance(SleepRecord(since_s=NOW - 5_000), busy, NOW - 1_000, SETTINGS)
+    assert record.empty_since_s is None
+    record = advance(record, awake_node(), NOW - 900, SETTINGS)
+    record = advance(record, awake_node(), NOW - 100, SETTINGS)
+    assert record.empty_since_s == NOW - 900
+    cordoned = moved(record, SleepState.CORDONED, SleepReason.IDLE, NOW)
+    assert moved(cordoned, SleepState.DRAINING, SleepReason.CORDON_SEEN, NOW).empty_since_s == NOW - 900
+    assert advance(record, busy, NOW, SETTINGS).empty_since_s is None
+    assert moved(record, SleepState.POWERING_OFF, SleepReason.IDLE, NOW).empty_since_s is None
 
 
 def test_what_a_node_draws_while_its_boot_fails_is_not_what_it_drew_without_work():

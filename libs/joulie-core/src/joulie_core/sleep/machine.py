@@ -23,6 +23,8 @@ from joulie_core.twin.server_power import MOST_INTERVALS
 #: Seconds after which an answer of a BMC is unknown.
 STALE_AFTER_S: Final = MOST_INTERVALS * STATUS_HEARTBEAT_S
 
+#: In which a node draws what it does without work, once it is without pods.
+_ON: Final = (SleepState.AWAKE, SleepState.CORDONED, SleepState.DRAINING)
 _INTENTS: Final[Mapping[SleepState, SleepIntent]] = {
     # A node that is awake may be switched off by people, for maintenance.
     SleepState.AWAKE: SleepIntent(cordon=False, evict=False, power=DesiredPower.UNMANAGED),
@@ -81,11 +83,14 @@ def power_state(power: NodePowerFacts | None, now_s: float) -> PowerState:
 
 def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: float) -> SleepRecord:
     """Return the record of a node that goes to another state."""
-    return replace(record, state=state, reason=reason, since_s=now_s, idle_since_s=None, boots_since_s=None)
+    after = replace(record, state=state, reason=reason, since_s=now_s, idle_since_s=None, boots_since_s=None)
+    return after if state in _ON else replace(after, empty_since_s=None)
 
 
 def advance(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
     """Return the next record of a node by what is seen of it."""
+    if record.state in _ON and node.empty is (record.empty_since_s is None):
+        record = replace(record, empty_since_s=now_s if node.empty else None)
     return with_cycle(record, _STEPS[record.state](record, node, now_s, settings), node, now_s)
 
 

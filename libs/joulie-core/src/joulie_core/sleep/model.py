@@ -238,6 +238,8 @@ class SleepRecord:
     reason: SleepReason = SleepReason.INITIAL
     #: Since when it has been idle while awake; None if it is not.
     idle_since_s: float | None = None
+    #: Since when it is seen without pods, as `SleepNode.empty`; None if it is not.
+    empty_since_s: float | None = None
     #: Boots that have failed since it was awake.
     failed_boots: int = 0
     #: Not put to sleep, and after a failed boot not woken, before.

@@ -41,6 +41,14 @@ def with_cycle(before: SleepRecord, after: SleepRecord, node: SleepNode, now_s: 
     if before.state is not SleepState.DRAINING:
         # A boot has failed: what it draws now is not what it drew without work.
         return counted
-    watts = node.power.watts if node.power is not None else None
+    watts = _watts_without_pods(before, node)
     measured = is_measured(watts)
     return replace(counted, idle_watts=watts if measured else node.idle_watts or None, idle_measured=measured)
+
+
+def _watts_without_pods(record: SleepRecord, node: SleepNode) -> float | None:
+    """Return the BMC's reading; None for one from before the node was seen without pods, which may be of their work."""
+    power, since_s = node.power, record.empty_since_s
+    if power is None or power.sampled_at_s is None or since_s is None or power.sampled_at_s < since_s:
+        return None
+    return power.watts

@@ -60,7 +60,7 @@ _MARKS: Final = msgspec.json.Decoder(_Mark)
 
 def lasting(record: SleepRecord) -> SleepRecord:
     """Return the part of a record that is stored."""
-    return replace(record, idle_since_s=None)
+    return replace(record, idle_since_s=None, empty_since_s=None)
 
 
 def stored_text(record: SleepRecord) -> str:
