@@ -316,6 +316,36 @@ def test_a_value_outside_the_allowed_range_never_reaches_the_knob(writer):
     assert writer.managed == frozenset()
 
 
+class TwoStepKnob(FakeKnob):
+    """A knob that is written by two calls."""
+
+    between = False
+
+    def is_between(self):
+        return self.between
+
+    def write(self, value):
+        self.between = False
+        return super().write(value)
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_an_original_that_is_read_after_a_write_was_cut_off_is_written_again(between, writer):
+    knob = TwoStepKnob()
+    writer.set(knob, 120)
+    knob.value, knob.between = 205, between
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert (knob.between, knob.writes) == (False, [120, 205] if between else [120])
+
+
+def test_an_external_value_of_a_knob_of_two_calls_is_kept_by_a_restore(writer):
+    knob = TwoStepKnob()
+    writer.set(knob, 120)
+    knob.value, knob.between = 150, True
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.KEPT_EXTERNAL, 150)]
+    assert knob.writes == [120]
+
+
 def test_an_original_outside_the_allowed_range_is_restored_all_the_same(writer):
     knob = FakeKnob(value=4095)
     writer.set(knob, 120)

@@ -38,6 +38,9 @@ struct stub_gpu {
     volatile uint32_t computes, draws;  /* how many processes do; AMD SMI does not tell them apart */
     volatile uint32_t compute_pids[MAX_PIDS], draw_pids[MAX_PIDS];
     volatile uint32_t no_processes;     /* a device, or a guest, that lists none */
+    volatile uint32_t manual;           /* AMD SMI: the performance level in which limits on clocks are in force */
+    volatile uint32_t set_us;           /* how long each step of a change of its clocks takes */
+    volatile uint32_t releases;         /* how often limits on its clocks have ended */
 };
 
 struct stub_state {
@@ -81,6 +84,14 @@ static inline void hang_gpu_if_set(const struct stub_gpu *gpu, int setting)
 {
     while (gpu->hang == HANG_ALWAYS || (setting && gpu->hang == HANG_ON_SET))
         usleep(1000);
+}
+
+static inline void release_clocks(struct stub_gpu *gpu)
+{
+    usleep(gpu->set_us);
+    gpu->lock_mhz = gpu->manual = 0;
+    gpu->releases++;
+    usleep(gpu->set_us);
 }
 
 /* A handle is good for the load of the driver that it was given under. */

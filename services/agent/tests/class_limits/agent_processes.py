@@ -6,19 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
+from services.agent.tests.class_limits.forked_process import ForkedProcess, ForkingParent
 from services.agent.tests.class_limits.stub_gpus import StubGpus
 
+from joulie_agent.class_limits.enforcement import LEASE_S
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.host.process import ServiceProcess, base_environment
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
 
 ACTUATOR, HOLDERS, AGENT, START_HOOK = "actuator", "holders", "agent", "start-hook"
-#: As the agent, but for two times that keep limits off for a while: a hundred hand-overs would take half an hour.
+#: As the agent, but for times that keep limits off for a while, and for the lease, of which the renewals are a part: a
+#: hundred hand-overs would take half an hour.
 _AGENT = """
-from joulie_core.class_caps import enforced_limit
+from joulie_core.class_caps import enforced_limit, held_clock
 from joulie_agent.class_limits import enforcement
-enforced_limit.SETTLED_S, enforcement.HELD_BACK_S = 0.5, 1.0
+enforced_limit.SETTLED_S, enforcement.HELD_BACK_S, held_clock.LEAST_SAMPLES = 0.5, 1.0, 3
+enforcement.LEASE_S, enforcement.RENEW_S = {lease_s}, {lease_s} * enforcement.RENEW_S / enforcement.LEASE_S
 from joulie_agent.__main__ import main
 main()
 """
@@ -35,6 +39,8 @@ class AgentProcesses:
         kubelet: socket of the kubelet's pod-resources API.
         runtime: socket of the container runtime; None: no start hook runs, so that limits are lifted by polling.
         shortened: whether limits stay off for a shorter time than those of a release do.
+        lease_s: of the limits, in seconds, where they are shortened.
+        parent: what all but the actuator are forked from; None: each is started anew.
     """
 
     def __init__(
@@ -47,8 +53,11 @@ class AgentProcesses:
         kubelet: Path,
         runtime: Path | None = None,
         shortened: bool = True,
+        lease_s: float = LEASE_S,
+        parent: ForkingParent | None = None,
     ) -> None:
-        self._directory = directory
+        self._directory, self._parent = directory, parent
+        self.state = directory / "journals"
         self._ports: dict[str, int] = {}
         self.running: dict[str, ServiceProcess] = {}
         machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
@@ -58,7 +67,7 @@ class AgentProcesses:
         files = {
             "HOST_SYS_ROOT": str(machine.sys),
             "HOST_PROC_ROOT": str(machine.proc),
-            "STATE_DIR": str(directory / "journals"),
+            "STATE_DIR": str(self.state),
             "ACTUATOR_SOCKET": sockets[ACTUATOR],
             "JOULIE_STUB_GPU_STATE": str(gpus.path),
             "LD_LIBRARY_PATH": str(gpus.library),
@@ -81,13 +90,18 @@ class AgentProcesses:
         self._add(HOLDERS, [*module, "joulie_agent", HOLDERS], listed)
         if runtime is not None:
             self._add(START_HOOK, [*module, "joulie_containers", START_HOOK], asked)
-        self._add(AGENT, [sys.executable, "-c", _AGENT] if shortened else [*module, "joulie_agent"], settings)
+        agent = [sys.executable, "-c", _AGENT.format(lease_s=lease_s)] if shortened else [*module, "joulie_agent"]
+        self._add(AGENT, agent, settings)
 
     def _add(self, name: str, argv: Sequence[str], env: dict[str, str]) -> None:
         port = self._ports[name] = free_port()
         listening = {} if name == ACTUATOR else {"METRICS_ADDR": f"{LOOPBACK}:{port}"}
         log, whole = self._directory / f"{name}.log", base_environment() | env | listening
-        self.running[name] = ServiceProcess(name, argv, log_path=log, env=whole)
+        if self._parent is None or name == ACTUATOR:
+            # The library of the driver is found by the environment that a process begins with.
+            self.running[name] = ServiceProcess(name, argv, log_path=log, env=whole)
+        else:
+            self.running[name] = ForkedProcess(name, argv, parent=self._parent, log_path=log, env=whole)
 
     async def start(self) -> None:
         """Start all of them."""

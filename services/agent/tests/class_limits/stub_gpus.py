@@ -1,29 +1,45 @@
-"""GPUs that live in a file, with a library of NVIDIA's driver compiled over it."""
+"""GPUs that live in a file, with the library of their vendor's driver compiled over it."""
 
 import ctypes
-import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from joulie_testing.agent.stub_gpus import HANG_NEVER, HANG_ON_SET, StubGpu, StubState, stub_hardware
+from joulie_testing.agent.stub_libraries import compile_amdsmi, compile_nvml
 
 RESOURCE = "nvidia.com/gpu"
 HIGHEST_MHZ = 1980
-_STUB = Path(__file__).parents[4] / "libs/joulie-actuator/tests/stubs/nvml/nvml.c"
+_STUBS = Path(__file__).parents[4] / "libs/joulie-actuator/tests/stubs"
+
+
+@dataclass(frozen=True, slots=True)
+class StubVendor:
+    """A vendor: its model, its resource, and its library."""
+
+    model: str
+    resource: str
+    #: Of the library, which is found there by the name of the vendor.
+    folder: str
+
+
+NVIDIA = StubVendor("NVIDIA H100 80GB HBM3", RESOURCE, "nvml")
+AMD = StubVendor("AMD Instinct MI300X", "amd.com/gpu", "amdsmi")
 
 
 class StubGpus:
     """GPUs in a file, each at its highest clock under load."""
 
-    def __init__(self, directory: Path, count: int, model: str = "NVIDIA H100 80GB HBM3") -> None:
+    def __init__(self, directory: Path, count: int, model: str = "", vendor: StubVendor = NVIDIA) -> None:
         hardware = stub_hardware(directory / "gpus")
+        self.vendor = vendor
         self.path, self._state = hardware.path, hardware.state
         for index in range(count):
             figures = {"power_mw": 600_000, "highest_mhz": HIGHEST_MHZ, "clock_mhz": HIGHEST_MHZ, "activity_pct": 100}
-            self._state.add(f"GPU-{index}", model, **figures)
-        self.library = directory / "nvml"
+            self._state.add(f"GPU-{index}", model or vendor.model, **figures)
+        self.library = directory / vendor.folder
         self.library.mkdir()
-        argv = ["cc", "-shared", "-fPIC", "-O1", "-o", str(self.library / "libnvidia-ml.so.1"), str(_STUB)]
-        subprocess.run(argv, check=True, timeout=60)
+        compile_library = compile_nvml if vendor == NVIDIA else compile_amdsmi
+        compile_library(_STUBS, self.library)
 
     @staticmethod
     def lock_at(index: int) -> int:
@@ -33,12 +49,13 @@ class StubGpus:
     @property
     def locks_mhz(self) -> list[int]:
         """Highest clocks that the GPUs are held to now, 0 for none."""
-        return [gpu.lock_mhz for gpu in self._gpus]
+        return [gpu.lock_mhz for gpu in self.gpus]
 
     def hang(self, index: int, *, on_set: bool) -> None:
         """Let each call of the driver that sets something on a GPU hang, or none."""
-        self._gpus[index].hang = HANG_ON_SET if on_set else HANG_NEVER
+        self.gpus[index].hang = HANG_ON_SET if on_set else HANG_NEVER
 
     @property
-    def _gpus(self) -> list[StubGpu]:
+    def gpus(self) -> list[StubGpu]:
+        """The GPUs, in the order of the driver."""
         return self._state.gpus[: self._state.count]

@@ -23,7 +23,7 @@ from joulie_actuator.hardware import ownership
 from joulie_actuator.hardware.journal import Journal
 from joulie_actuator.hardware.journal_file import JournalEntry, JournalError
 from joulie_actuator.hardware.journaled_reader import JournaledReader, record_done
-from joulie_actuator.hardware.knob import HardwareFailure, Knob, SwitchedLimit
+from joulie_actuator.hardware.knob import HardwareFailure, Knob, SteppedKnob, SwitchedLimit
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_actuator.hardware.ownership import KnobReading
 from joulie_actuator.reasons import Reason
@@ -147,9 +147,11 @@ class JournaledWriter:
         assert found.entry is not None
         original = found.entry.original
         lower = found.entry.stands and found.entry.earlier is not None
-        if found.value == original and not lower and not (found.managed and knob.kind.is_request):
+        done = found.value == original and not lower
+        between = done and isinstance(knob, SteppedKnob) and knob.is_between()
+        if done and not between and not (found.managed and knob.kind.is_request):
             return RestoredKnob(knob.key, RestoreOutcome.RESTORED, original)
-        if not found.managed:
+        if not found.managed and not between:
             return RestoredKnob(knob.key, RestoreOutcome.KEPT_EXTERNAL, found.value)
         answer = self._write_original(found, original)
         if answer.done and original not in {before.original, before.earlier}:

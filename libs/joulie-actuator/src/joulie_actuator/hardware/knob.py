@@ -113,3 +113,11 @@ class SwitchedLimit(Knob, Protocol):
     @property
     def switch(self) -> Knob | None:
         """The switch; None where the limit is always in force."""
+
+
+@runtime_checkable
+class SteppedKnob(Knob, Protocol):
+    """A knob that takes several calls to write, of which the first may leave what is read as it was."""
+
+    def is_between(self) -> bool:
+        """Return whether something shows that a write has begun; its value does not tell whether it has ended."""

@@ -1,9 +1,7 @@
 """GPUs that live in a file, vendor libraries compiled over it, and processes that drive them with the real packages."""
 
-import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -20,6 +18,7 @@ from joulie_actuator.protocol import Request
 from joulie_testing.agent.fake_sysfs import FakeMachine
 from joulie_testing.agent.machine_spec import PLATFORMS
 from joulie_testing.agent.stub_gpus import StubHardware, StubState, stub_hardware
+from joulie_testing.agent.stub_libraries import AMD_SMI, compile_amdsmi, compile_nvml, compile_stub
 
 STUBS = Path(__file__).parents[2] / "stubs"
 DRIVER_PROCESS = Path(__file__).with_name("driver_process.py")
@@ -144,46 +143,22 @@ def make_gpu_node(tmp_path: Path, hardware: StubHardware) -> Iterator[Callable[[
 @pytest.fixture(scope="session")
 def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile libnvidia-ml.so.1."""
-    return _compile(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", STUBS / "nvml/nvml.c")
+    return compile_nvml(STUBS, tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture(scope="session")
 def old_nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile one of a driver that does not tell the enforced limit."""
-    folder = tmp_path_factory.mktemp("old-nvml")
-    return _compile(folder, "libnvidia-ml.so.1", STUBS / "nvml/nvml.c", "-DBEFORE_ENFORCED_LIMIT")
+    return compile_nvml(STUBS, tmp_path_factory.mktemp("old-nvml"), "-DBEFORE_ENFORCED_LIMIT")
 
 
 @pytest.fixture(scope="session")
 def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile libamd_smi.so with every function that the package binds."""
-    folder = tmp_path_factory.mktemp("amdsmi")
-    return _compile(folder, "libamd_smi.so", STUBS / "amdsmi/amdsmi.c", str(_unsupported(folder)))
+    return compile_amdsmi(STUBS, tmp_path_factory.mktemp("amdsmi"))
 
 
 @pytest.fixture(scope="session")
 def old_amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile one that lacks what the package has come to bind since."""
-    return _compile(tmp_path_factory.mktemp("old-amdsmi"), "libamd_smi.so", STUBS / "amdsmi/amdsmi.c")
-
-
-def _unsupported(folder: Path) -> Path:
-    """Write a function that answers NOT_SUPPORTED for each that the package binds and amdsmi.c does not have."""
-    package = importlib.util.find_spec("amdsmi")
-    assert package is not None
-    assert package.submodule_search_locations is not None
-    wrapper = Path(package.submodule_search_locations[0], "amdsmi_wrapper.py").read_text(encoding="utf-8")
-    bound = set(re.findall(r"= _libraries\['libamd_smi\.so'\]\.(\w+)", wrapper))
-    own = set(
-        re.findall(r"^amdsmi_status_t (\w+)\(", (STUBS / "amdsmi/amdsmi.c").read_text(encoding="utf-8"), re.MULTILINE)
-    )
-    assert own < bound, "the stub has functions that the package does not call"
-    source = folder / "unsupported.c"
-    source.write_text("".join(f"unsigned {name}(void) {{ return 2; }}\n" for name in sorted(bound - own)))
-    return source
-
-
-def _compile(folder: Path, name: str, *arguments: str | Path) -> Path:
-    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name)]
-    subprocess.run([*command, *map(str, arguments)], check=True, timeout=60)
-    return folder
+    return compile_stub(tmp_path_factory.mktemp("old-amdsmi"), AMD_SMI, STUBS / "amdsmi/amdsmi.c")

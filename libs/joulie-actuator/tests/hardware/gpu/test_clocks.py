@@ -54,6 +54,24 @@ def test_clock_limits_that_a_killed_actuator_left_are_released_by_the_next(node)
     assert [device.highest_mhz for device in node.request(DescribeGpu()).devices] == [1980, 1980]
 
 
+@pytest.mark.parametrize("lock_mhz", [FREE, 1980])
+def test_a_clock_of_amd_that_a_kill_left_between_two_calls_is_released_by_the_next(
+    lock_mhz, make_gpu_node, hardware, amdsmi_folder
+):
+    """Level and clock are set by one call each: the level alone, or with the whole range, is left."""
+    for uuid in UUIDS:
+        hardware.state.add(uuid, "a GPU")
+    node = make_gpu_node(amdsmi_folder)
+    killed = node.start()
+    assert limit(node).reason is Reason.CLOCKS_LIMITED
+    killed.kill()
+    killed.wait()
+    gpu = node.state.gpus[0]
+    gpu.lock_mhz, gpu.manual = lock_mhz, 1
+    node.start()
+    node.wait_until(lambda: locks(node) == [FREE, FREE] and not gpu.manual)
+
+
 def test_clock_limits_that_a_killed_actuator_left_are_released_by_the_command(node):
     killed = node.start()
     assert limit(node).reason is Reason.CLOCKS_LIMITED

@@ -19,7 +19,7 @@ class Driver:
         self.calls = []
         self.limit = 600_000
         self.clock = None
-        self.refusal = None
+        self.refusal = self.taken = None
 
     def limit_mw(self, uuid):
         self.calls.append(("limit", uuid))
@@ -36,6 +36,10 @@ class Driver:
     def written_clock_mhz(self, uuid, before):
         self.calls.append(("written", uuid, before))
         return before + 1
+
+    def check_clock_is_free(self, uuid):
+        self.calls.append(("is free", uuid))
+        return self.taken
 
     def set_clock_mhz(self, uuid, limits, limit_mhz):
         self.calls.append(("set clock", uuid, limits, limit_mhz))
@@ -85,6 +89,15 @@ def test_a_clock_limit_is_remembered_where_the_driver_does_not_report_it(answer,
     driver.clock = answer
     assert clock.is_remembered is remembered
     assert driver.calls == [("clock", "GPU-a")]
+
+
+@pytest.mark.parametrize(
+    ("taken", "between"), [(None, False), (HardwareFailure(Reason.REFUSED, "manual"), True), (LOST, False)]
+)
+def test_a_write_of_a_clock_limit_may_have_been_cut_off_where_the_clock_is_not_free(taken, between, clock, driver):
+    driver.taken = taken
+    assert clock.is_between() is between
+    assert driver.calls == [("is free", "GPU-a")]
 
 
 @pytest.mark.parametrize("answer", [900, LOST])

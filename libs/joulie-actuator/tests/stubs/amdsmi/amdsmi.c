@@ -242,6 +242,7 @@ amdsmi_status_t amdsmi_get_clock_info(handle_t device, uint32_t type, struct clo
     return SUCCESS;
 }
 
+/* The library sets the level, and then the end: two writes to files of amdgpu. */
 amdsmi_status_t amdsmi_set_gpu_clk_limit(handle_t device, uint32_t type, uint32_t end, uint64_t mhz)
 {
     struct stub_gpu *gpu;
@@ -255,8 +256,11 @@ amdsmi_status_t amdsmi_set_gpu_clk_limit(handle_t device, uint32_t type, uint32_
     if (mhz < gpu->lowest_mhz || mhz > gpu->highest_mhz)
         return INVAL;
     hang_gpu_if_set(gpu, 1);
+    gpu->manual = 1;
+    usleep(gpu->set_us);
     gpu->lock_mhz = (uint32_t)mhz;
     state->sets++;
+    usleep(gpu->set_us);
     return SUCCESS;
 }
 
@@ -265,7 +269,7 @@ amdsmi_status_t amdsmi_get_gpu_perf_level(handle_t device, uint32_t *level)
     struct stub_gpu *gpu;
     amdsmi_status_t ret = clocks_of(device, CLOCK_GFX, &gpu);
     if (ret == SUCCESS)
-        *level = gpu->lock_mhz != 0 ? LEVEL_MANUAL : LEVEL_AUTO;
+        *level = gpu->manual || gpu->lock_mhz != 0 ? LEVEL_MANUAL : LEVEL_AUTO;
     return ret;
 }
 
@@ -278,7 +282,7 @@ amdsmi_status_t amdsmi_set_gpu_perf_level(handle_t device, uint32_t level)
     if (!state->may_set)
         return NO_PERM;
     if (level == LEVEL_AUTO)
-        gpu->lock_mhz = 0;
+        release_clocks(gpu);
     return SUCCESS;
 }
 

@@ -300,8 +300,10 @@ nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int low,
     if (low > high || high > gpu->highest_mhz)
         return INVALID_ARGUMENT;
     hang_gpu_if_set(gpu, 1);
+    usleep(gpu->set_us);
     gpu->lock_mhz = high;
     state->sets++;
+    usleep(gpu->set_us);
     return SUCCESS;
 }
 
@@ -312,7 +314,7 @@ nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
     if (ret != SUCCESS)
         return ret;
     hang_gpu_if_set(gpu, 1);
-    gpu->lock_mhz = 0;
+    release_clocks(gpu);
     return SUCCESS;
 }
 

@@ -48,6 +48,9 @@ class StubGpu(ctypes.Structure):
         ("compute_pids", ctypes.c_uint32 * 8),
         ("draw_pids", ctypes.c_uint32 * 8),
         ("no_processes", ctypes.c_uint32),
+        ("manual", ctypes.c_uint32),
+        ("set_us", ctypes.c_uint32),
+        ("releases", ctypes.c_uint32),
     )
 
     def use(self, *, compute: Sequence[int] = (), draw: Sequence[int] = ()) -> None:
@@ -90,7 +93,7 @@ class StubState(ctypes.Structure):
         for index in range(self.count):
             self.gpus[index].limit_mw = self.gpus[index].default_mw
             self.gpus[index].lost = 0
-            self.gpus[index].lock_mhz = 0
+            self.gpus[index].lock_mhz = self.gpus[index].manual = 0
         self.epoch += 1
 
 

@@ -30,6 +30,9 @@ class ClockDriver(Protocol):
     def written_clock_mhz(self, uuid: str, before: int) -> int:
         """Return the limit that this process has written last, or the one before it."""
 
+    def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
+        """Return why the graphics clock is not free, as far as visible; None where it is."""
+
     def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> HardwareFailure | None:
         """Set the limit, or end every limit where that is the highest clock."""
 
@@ -64,7 +67,7 @@ class GpuPowerLimit:
 
 @dataclass(frozen=True, slots=True)
 class GpuClockLimit:
-    """The highest graphics clock of one GPU; a `Knob`. Its upper end means that there is no limit.
+    """The highest graphics clock of one GPU; a `SteppedKnob`. Its upper end means that there is no limit.
 
     NVIDIA's library cannot read a limit: the value is then what was written last, by this process or, as the journal
     has it, by the one before. Source: NVIDIA, NVML API Reference Guide, nvmlDeviceSetGpuLockedClocks.
@@ -87,6 +90,14 @@ class GpuClockLimit:
     def is_remembered(self) -> bool:
         """Whether reading returns what was written last."""
         return self.driver.clock_limit_mhz(self.uuid) is None
+
+    def is_between(self) -> bool:
+        """Return whether the clock is controlled by hand, since it was free before the first write.
+
+        AMD SMI sets the performance level and the clock by one call each, in either order.
+        """
+        failure = self.driver.check_clock_is_free(self.uuid)
+        return failure is not None and failure.reason is Reason.REFUSED
 
     def read(self) -> int | HardwareFailure:
         """Return the limit, or the upper end where there is none."""
