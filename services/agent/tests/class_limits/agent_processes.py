@@ -35,6 +35,7 @@ class AgentProcesses:
         kubelet: socket of the kubelet's pod-resources API.
         runtime: socket of the container runtime; None: no start hook runs, so that limits are lifted by polling.
         shortened: whether limits stay off for a shorter time than those of a release do.
+        interval: of the agent's reconciliations.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class AgentProcesses:
         kubelet: Path,
         runtime: Path | None = None,
         shortened: bool = True,
+        interval: str = "200ms",
     ) -> None:
         self._directory = directory
         self._ports: dict[str, int] = {}
@@ -70,7 +72,7 @@ class AgentProcesses:
             "KUBECONFIG": str(kubeconfig),
             "AGENT_MODE": "daemonset",
             "NODE_NAME": node,
-            "RECONCILE_INTERVAL": "200ms",
+            "RECONCILE_INTERVAL": interval,
             "ACTUATOR_SOCKET": sockets[ACTUATOR],
             "HOLDERS_SOCKET": sockets[HOLDERS],
             "CLASS_LIMITS": "Enforce",
