@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_sim.physics.cluster import SimulatedCluster
 from joulie_sim.physics.job import JobRequest
 from joulie_sim.physics.node import SimulatedNode
@@ -32,6 +33,27 @@ def test_a_cap_that_binds_makes_a_job_take_longer():
     (done,) = node.advance(100.0)
     assert done.completed_s == pytest.approx(60.0)
     assert done.slowdown == pytest.approx(2.0)
+
+
+def test_a_lower_clock_of_a_gpu_slows_the_job_on_it_by_the_published_sweep_and_no_other():
+    node, free = (SimulatedNode("n", GPU_NODE, now_s=0.0) for _ in range(2))
+    node.control(Controls().with_gpu_clock(0, 0.8), 0.0)
+    for each in (node, free):
+        each.start(gpu_job("slow", work_s=30.0), 0.0)
+        each.start(gpu_job("fast", work_s=30.0), 0.0)
+    point = ClockSweeps.load().of(GPU_NODE.gpu.model).at(0.8)
+    assert node.point.gpu_speeds[:2] == (pytest.approx(point.speed), 1.0)
+    assert node.point.gpu_watts[0] == pytest.approx(point.power * GPU_NODE.gpu.max_watts)
+    assert node.point.gpu_watts[1:] == free.point.gpu_watts[1:]
+    ends_s = {each.key: each.completed_s for each in node.advance(100.0)}
+    assert ends_s == {"slow": pytest.approx(30.0 / point.speed), "fast": 30.0}
+
+
+def test_a_gpu_without_work_draws_the_same_at_a_lower_clock():
+    node = SimulatedNode("n", GPU_NODE, now_s=0.0)
+    before = node.point
+    node.control(Controls().with_gpu_clock(0, 0.5), 0.0)
+    assert node.point.gpu_watts == pytest.approx(before.gpu_watts)
 
 
 def test_a_cap_set_halfway_slows_the_second_half_only():

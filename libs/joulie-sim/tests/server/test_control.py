@@ -28,6 +28,7 @@ def body(**fields):
         (body(action="dvfs.set_throttle_pct", throttlePct=0), ControlRequest(Action.THROTTLE, 0.0)),
         (body(action="gpu.set_power_cap_watts", capWattsPerGpu=250.5), ControlRequest(Action.GPU_CAP, 250.5)),
         (b'{"action": "dvfs.set_throttle_pct", "throttlePct": 10}', ControlRequest(Action.THROTTLE, 10.0)),
+        (body(action="gpu.set_clock_limit_pct", gpu=3, clockPct=80), ControlRequest(Action.GPU_CLOCK, 80.0, 3)),
     ],
 )
 def test_each_action_is_parsed_with_its_value(sent, request_):
@@ -51,6 +52,11 @@ def test_each_action_is_parsed_with_its_value(sent, request_):
         (body(action="rapl.set_power_cap_watts", capWatts=float("nan")), "not a control request"),
         (body(action="dvfs.set_throttle_pct", throttlePct=-1), "positive"),
         (body(action="dvfs.set_throttle_pct", throttlePct=1, node="n2"), "'n2'"),
+        (body(action="gpu.set_clock_limit_pct", clockPct=80), "needs gpu"),
+        (body(action="gpu.set_clock_limit_pct", gpu=0), "needs clockPct"),
+        (body(action="gpu.set_clock_limit_pct", gpu=-1, clockPct=80), "gpu"),
+        (body(action="gpu.set_clock_limit_pct", gpu=0, clockPct=101), "clockPct"),
+        (body(action="gpu.set_clock_limit_pct", gpu=0, clockPct=0), "positive"),
     ],
 )
 def test_a_malformed_request_is_refused_with_the_reason(sent, expected):
@@ -91,6 +97,22 @@ def test_an_action_does_not_change_the_other_controls(action, value):
     assert len(changed) <= 1
 
 
+def test_the_clock_of_one_gpu_is_limited_and_that_of_the_others_stays():
+    controls = perform(ControlRequest(Action.GPU_CLOCK, 60.0, 1), GPU_NODE, Controls()).controls
+    assert control_state(GPU_NODE, controls)["clockPct"][:3] == [100.0, 60.0, 100.0]
+    controls = perform(ControlRequest(Action.GPU_CLOCK, 80.0), GPU_NODE, controls).controls
+    assert control_state(GPU_NODE, controls)["clockPct"][:3] == [80.0, 60.0, 100.0]
+    controls = perform(ControlRequest(Action.GPU_CLOCK, 100.0, 1), GPU_NODE, controls).controls
+    assert control_state(GPU_NODE, controls)["clockPct"][:3] == [80.0, 100.0, 100.0]
+
+
+@pytest.mark.parametrize(("hardware", "gpu"), [(CPU_NODE, 0), (GPU_NODE, GPU_NODE.gpu.count)])
+def test_the_clock_of_a_gpu_that_does_not_exist_is_blocked(hardware, gpu):
+    outcome = perform(ControlRequest(Action.GPU_CLOCK, 80.0, gpu), hardware, Controls())
+    assert (outcome.result, outcome.message) == (Result.BLOCKED, f"the node has no GPU {gpu}")
+    assert outcome.controls == Controls()
+
+
 def test_a_request_for_a_missing_part_is_blocked():
     outcome = perform(ControlRequest(Action.GPU_CAP, 200.0), CPU_NODE, Controls())
     assert (outcome.result, outcome.message) == (Result.BLOCKED, "the node has no GPU")
@@ -100,4 +122,9 @@ def test_a_request_for_a_missing_part_is_blocked():
 
 
 def test_controls_that_were_not_set_have_default_values():
-    assert control_state(GPU_NODE, Controls()) == {"capWatts": 250.0, "throttlePct": 0.0, "capWattsPerGpu": 400.0}
+    assert control_state(GPU_NODE, Controls()) == {
+        "capWatts": 250.0,
+        "throttlePct": 0.0,
+        "capWattsPerGpu": 400.0,
+        "clockPct": [100.0] * GPU_NODE.gpu.count,
+    }

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from joulie_sim.server.control import Action, ControlRequest
 from joulie_sim.server.render import cluster_state
 from joulie_sim.server.simulator import Simulator
 from joulie_sim.testing import CPU_NODE, GPU_NODE
+from joulie_sim.workload.item import NVIDIA_GPU
 
 
 class Cluster:
@@ -51,6 +53,19 @@ def pod(name="p", *, uid="1", on="n1", phase="Running", work_s=10.0, cores="32",
         annotations=marks,
         containers=(Container(requests={"cpu": cores}),),
     )
+
+
+def test_the_state_has_the_gpus_that_each_job_holds(cluster):
+    cluster.simulator.node_changed("n1", None, node())
+    for name, gpus in (("two", 2), ("none", 0), ("one", 1)):
+        requests = {"cpu": "1", NVIDIA_GPU: str(gpus)}
+        cluster.simulator.pod_changed(name, None, replace(pod(name), containers=(Container(requests=requests),)))
+    jobs = cluster_state(cluster.simulator, speed=1.0)["nodes"]["n1"]["jobs"]
+    assert {each["pod"]: each["gpus"] for each in jobs} == {
+        "default/two": (0, 1),
+        "default/none": (),
+        "default/one": (2,),
+    }
 
 
 def test_a_running_pod_completes_after_its_work(cluster):

@@ -41,6 +41,7 @@ class AgentProcesses:
         shortened: whether limits stay off for a shorter time than those of a release do.
         lease_s: of the limits, in seconds, where they are shortened.
         parent: what all but the actuator are forked from; None: each is started anew.
+        interval: of the agent's reconciliations.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class AgentProcesses:
         shortened: bool = True,
         lease_s: float = LEASE_S,
         parent: ForkingParent | None = None,
+        interval: str = "200ms",
     ) -> None:
         self._directory, self._parent = directory, parent
         self.state = directory / "journals"
@@ -79,7 +81,7 @@ class AgentProcesses:
             "KUBECONFIG": str(kubeconfig),
             "AGENT_MODE": "daemonset",
             "NODE_NAME": node,
-            "RECONCILE_INTERVAL": "200ms",
+            "RECONCILE_INTERVAL": interval,
             "ACTUATOR_SOCKET": sockets[ACTUATOR],
             "HOLDERS_SOCKET": sockets[HOLDERS],
             "CLASS_LIMITS": "Enforce",

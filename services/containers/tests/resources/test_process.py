@@ -21,12 +21,13 @@ from joulie_containers.resource_api.cluster import serve_cluster
 from joulie_containers.resource_api.config import ConfigClient
 from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_containers.resource_api.transport import ResourceApiError
-from joulie_containers.resources import process
+from joulie_containers.resources import core_limits, process
 from joulie_containers.resources.settings import ResourcesSettings
 from joulie_containers.resources.sole import NotAloneError
 from joulie_core.containers.annotations import DOMAIN
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.topology import MemoryKind
+from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_testing.agent.host_files import put_host
 from joulie_testing.core.machines import GIB, AttachedMemory, MachineShape
 
@@ -423,6 +424,65 @@ async def test_a_pod_on_cpus_whose_class_the_hardware_does_not_serve_gets_an_eve
     (event,) = node_agent.events
     assert (event.pod, event.reason) == ("pod", "CpuClassNotInForce")
     assert event.message == "container a: CPU class night is not in force: disabled_idle_states: no idle state C99"
+
+
+async def test_the_limits_by_class_of_cores_are_shown_and_counted_and_nothing_is_written(host, actuator, monkeypatch):
+    monkeypatch.setattr(core_limits, "INTERVAL_S", 0.01)
+    socket, _ = actuator
+    file = host.root / "policy.yaml"
+    types = [
+        {"name": "quiet", "namespaces": ["default"], "cpuClass": "night", "preferNewBalloons": True},
+    ]
+    spec = {
+        "reservedResources": {"cpu": "cpuset:0"},
+        "balloonTypes": types,
+        "cpuClasses": [{"name": "night", "maxFreq": "3GHz"}],
+    }
+    file.write_text(json.dumps({"apiVersion": "joulie.io/v1alpha1", "kind": "BalloonsPolicy", "spec": spec}))
+    async with host.process(POLICY="balloons", CONFIG_FILE=str(file), ACTUATOR_SOCKET=socket) as running:
+        allowing = {WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "50%"}
+        for name, annotations in (("slow", allowing), ("fast", {WORKLOAD_CLASS: "performance"}), ("unknown", {})):
+            await host.node.runtime.run_pod(host.node.pod(name, annotations=annotations))
+            await host.node.add(host.node.container(name, pod=name, milli=2000))
+        taken = {cpu for name in ("slow", "fast", "unknown") for cpu in Cpus.parse(host.cpus()[name])}
+        assert len(taken) == 6
+        # The class of the configuration is in force on all that have it, whatever a pod allows.
+        await host.until(lambda: {ceiling_khz(host, cpu) for cpu in taken} == {3_000_000})
+        limits = running.manager.core_limits
+        before_s = limits.state.limited_core_s
+        await host.until(
+            lambda: [each.frequencies.ceiling_khz for each in limits.state.limits if each.limit_khz] == BOTH
+        )
+        await host.until(lambda: limits.state.limited_core_s > before_s)
+        series = await running.series()
+        described = json.loads((await running.get("/debug/placements"))[1])["coreLimits"]
+        assert {cpu for cpu in range(8) if ceiling_khz(host, cpu) != 3_500_000} == taken
+        assert {ceiling_khz(host, cpu) for cpu in taken} == {3_000_000}
+    assert {reason: series["joulie_class_limit_cores", limited, reason] for limited, reason in LIMITED} == {
+        "FrequencyLimited": 2,
+        "NoSlowdownAllowed": 2,
+        "HolderUnknown": 2,
+        "Shared": 2,
+    }
+    assert series["joulie_class_limit_core_seconds_total",] > 0.0
+    shown = [each for each in described if each["reason"] == "FrequencyLimited"]
+    assert {each["cpus"] for each in shown} == {str(cpu) for cpu in Cpus.parse(host.cpus()["slow"])}
+    assert {(*each["containers"], each["limitKhz"], each["ceilingKhz"], each["highestKhz"]) for each in shown} == {
+        ("default/slow/slow", 2_400_000, 3_000_000, 3_500_000)
+    }
+
+
+BOTH = [3_000_000] * 2
+LIMITED = (
+    ("true", "FrequencyLimited"),
+    ("false", "NoSlowdownAllowed"),
+    ("false", "HolderUnknown"),
+    ("false", "Shared"),
+)
+
+
+def ceiling_khz(host, cpu):
+    return int((host.root / f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq").read_text())
 
 
 async def test_containers_read_their_cpus_and_memory_nodes_by_kind(node, tmp_path):

@@ -5,12 +5,11 @@ The engine knows no law; it holds the values that a model returns until load or 
 
 from typing import Final, NamedTuple, Protocol
 
-from joulie_core.hardware.clock_sweeps import ClockPoint, ClockSweeps
 from joulie_core.power.chassis import gpus_at_wall
-from joulie_core.power.draw import Draw, LimitedDraw, draw_under, limited_draw
+from joulie_core.power.draw import Draw, LimitedDraw, limited_draw
 from joulie_core.power.server import server_power
 from joulie_sim.engine.machines import HardwareGroup
-from joulie_sim.physics.operation import effective_cpu_cap, effective_gpu_cap
+from joulie_sim.physics.operation import effective_cpu_cap, gpu_draw
 from joulie_sim.physics.parts import Controls, Hardware
 
 _GIB: Final = 1024**3
@@ -81,7 +80,6 @@ class CalibratedPowerModel:
         self._server_draws: dict[tuple[float, float | None, float, SlowedCores | None], ServerDraw] = {}
         #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
         self._gpu_draws: dict[tuple[float, float | None, LimitedGpuWork | None], Draw] = {}
-        self._sweep = ClockSweeps.load().of(group.view.gpu.model if group.view.gpu is not None else "")
 
     def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
         """Return the draw of the server."""
@@ -127,13 +125,6 @@ class CalibratedPowerModel:
         gpu = self._hardware.gpu
         if gpu is None:
             return Draw(0.0, 1.0)
-        idle_watts = gpu.curve.watts(0.0, gpu.max_watts)
-        natural_watts = gpu.curve.watts(utilization, gpu.max_watts)
         if clock is None:
-            return draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=effective_gpu_cap(gpu, controls))
-        point: ClockPoint = self._sweep.at(clock.clock_share, memory_bound=clock.memory_bound)
-        # The sweeps are of full load: what falls with the clock is what load adds to idle.
-        left = max(0.0, (point.power * gpu.max_watts - idle_watts) / (gpu.max_watts - idle_watts))
-        natural_watts = idle_watts + (natural_watts - idle_watts) * left
-        draw = draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=effective_gpu_cap(gpu, controls))
-        return Draw(draw.watts, draw.speed * point.speed)
+            return gpu_draw(gpu, utilization, controls)
+        return gpu_draw(gpu, utilization, controls, clock_share=clock.clock_share, memory_bound=clock.memory_bound)

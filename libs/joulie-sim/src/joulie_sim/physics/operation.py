@@ -6,6 +6,7 @@ Watts and speeds are constant until load or controls change, so that energy over
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from joulie_core.hardware.clock_sweeps import ClockSweeps
 from joulie_core.power.draw import Draw, draw_under
 from joulie_sim.physics.parts import Controls, CpuPart, GpuPart, Hardware
 
@@ -67,14 +68,12 @@ def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> Op
         busy_cores = sum(load.cores * load.cpu_utilization for load in loads)
         cpu_share = min(1.0, hardware.cpu.cores / busy_cores) if busy_cores > 0.0 else 1.0
         cpu_utilization = min(1.0, busy_cores / hardware.cpu.cores)
-        draw = _draw(
-            hardware.cpu, cpu_utilization, effective_cpu_cap(hardware.cpu, controls), controls.throttle_pct / 100.0
-        )
+        draw = _cpu_draw(hardware.cpu, cpu_utilization, controls)
         package_watts, cpu_speed = draw.watts, draw.speed
     utilizations = _gpu_utilizations(hardware.gpu, loads)
     draws = [
-        _draw(hardware.gpu, used, effective_gpu_cap(hardware.gpu, controls))
-        for used in utilizations
+        gpu_draw(hardware.gpu, used, controls, clock_share=controls.gpu_clock_share(index))
+        for index, used in enumerate(utilizations)
         if hardware.gpu is not None
     ]
     return OperatingPoint(
@@ -107,9 +106,33 @@ def effective_gpu_cap(gpu: GpuPart, controls: Controls) -> float:
     return gpu.default_cap_watts if controls.gpu_cap_watts is None else controls.gpu_cap_watts
 
 
-def _draw(part: CpuPart | GpuPart, utilization: float, cap_watts: float, throttled_share: float = 0.0) -> Draw:
-    curve, max_watts = part.curve, part.max_watts
+def gpu_draw(
+    gpu: GpuPart, utilization: float, controls: Controls, *, clock_share: float = 1.0, memory_bound: bool = False
+) -> Draw:
+    """Return power and speed of one GPU.
+
+    Args:
+        gpu: its model.
+        utilization: its busy share, in [0, 1].
+        controls: of the node, whose clocks are left out.
+        clock_share: its highest clock over the one that it holds alone.
+        memory_bound: whether its work waits for memory; other work follows the clock.
+    """
+    idle_watts, natural_watts = gpu.curve.watts(0.0, gpu.max_watts), gpu.curve.watts(utilization, gpu.max_watts)
+    cap_watts, speed = effective_gpu_cap(gpu, controls), 1.0
+    if clock_share < 1.0:
+        point = ClockSweeps.load().of(gpu.model).at(clock_share, memory_bound=memory_bound)
+        # The sweeps are of full load: what falls with the clock is what load adds to idle.
+        left = max(0.0, (point.power * gpu.max_watts - idle_watts) / (gpu.max_watts - idle_watts))
+        natural_watts, speed = idle_watts + (natural_watts - idle_watts) * left, point.speed
+    draw = draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=cap_watts)
+    return Draw(draw.watts, draw.speed * speed)
+
+
+def _cpu_draw(cpu: CpuPart, utilization: float, controls: Controls) -> Draw:
+    curve, max_watts = cpu.curve, cpu.max_watts
     natural_watts, idle_watts = curve.watts(utilization, max_watts), curve.watts(0.0, max_watts)
+    cap_watts, throttled_share = effective_cpu_cap(cpu, controls), controls.throttle_pct / 100.0
     return draw_under(curve.response, natural_watts, idle_watts, cap_watts=cap_watts, throttled_share=throttled_share)
 
 

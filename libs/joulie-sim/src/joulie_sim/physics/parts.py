@@ -1,6 +1,6 @@
 """Parts and controls of a simulated node. `joulie_sim.hardware` determines their values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_core.hardware.power_curve import PowerCurve
@@ -77,3 +77,15 @@ class Controls:
     throttle_pct: float = 0.0
     #: Power cap of one GPU.
     gpu_cap_watts: float | None = None
+    #: Highest graphics clock of each GPU over the one that it holds alone; GPUs beyond its end have none.
+    gpu_clock_shares: tuple[float, ...] = ()
+
+    def gpu_clock_share(self, index: int) -> float:
+        """Return the highest clock of a GPU over the one that it holds alone, 1 without a limit."""
+        return self.gpu_clock_shares[index] if index < len(self.gpu_clock_shares) else 1.0
+
+    def with_gpu_clock(self, index: int, share: float) -> "Controls":
+        """Return these controls with the clock of one GPU limited to a share of the one that it holds alone."""
+        count = max(index + 1, len(self.gpu_clock_shares))
+        shares = (share if each == index else self.gpu_clock_share(each) for each in range(count))
+        return replace(self, gpu_clock_shares=tuple(shares))

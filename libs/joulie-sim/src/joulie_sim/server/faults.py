@@ -18,6 +18,7 @@ class FaultTarget(StrEnum):
     CPU_CAP = "rapl.set_power_cap_watts"
     THROTTLE = "dvfs.set_throttle_pct"
     GPU_CAP = "gpu.set_power_cap_watts"
+    GPU_CLOCK = "gpu.set_clock_limit_pct"
     TELEMETRY = "telemetry"
 
 

@@ -48,6 +48,7 @@ def node_state(node: SimulatedNode, *, node_class: str) -> dict[str, Any]:
         "jobs": [
             {
                 "pod": job.request.key,
+                "gpus": job.load.gpus,
                 "workPerSecond": job.work_per_s,
                 "doneSeconds": job.done_s,
                 "workSeconds": job.request.work_s,

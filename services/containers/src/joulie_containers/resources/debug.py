@@ -7,10 +7,12 @@ from aiohttp import web
 
 from joulie_containers.nri.connection import NriState
 from joulie_containers.resources.configuration import Configuration
+from joulie_containers.resources.core_limits import CoreLimits
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import PlacementEngine
 from joulie_containers.resources.interrupts import InterruptController
 from joulie_containers.resources.values import ContainerValues
+from joulie_core.class_caps.core_limits import CoreLimit
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import IdSet
 
@@ -29,6 +31,10 @@ class DescribedManager(Protocol):
     @property
     def classes(self) -> CpuClassController:
         """The CPU classes."""
+
+    @property
+    def core_limits(self) -> CoreLimits:
+        """The limits that cores would have by class."""
 
     @property
     def interrupts(self) -> InterruptController:
@@ -90,6 +96,7 @@ class PlacementsDebug:
             "cpuClasses": {name: str(cpus) for name, cpus in engine.cpu_classes.items()},
             "cpuClassesProblem": self._manager.classes.shortfall,
             "interrupts": self._interrupts(),
+            "coreLimits": [_core_limit(each) for each in self._manager.core_limits.state.limits if each.holders],
         }
 
     def _interrupts(self) -> dict[str, Any]:
@@ -122,6 +129,18 @@ class PlacementsDebug:
             "inForce": _values(engine.ledger.in_force(name)),
             "pending": name in engine.ledger.pending,
         }
+
+
+def _core_limit(found: CoreLimit) -> dict[str, Any]:
+    frequencies = found.frequencies
+    return {
+        "cpus": str(found.cpus),
+        "containers": found.holders,
+        "reason": found.reason,
+        "limitKhz": found.limit_khz,
+        "ceilingKhz": frequencies.ceiling_khz if frequencies else None,
+        "highestKhz": frequencies.highest_khz if frequencies else None,
+    }
 
 
 def _values(values: ContainerValues) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from joulie_containers.resources.configuration import (
     PolicyHost,
 )
 from joulie_containers.resources.controllers import CreationControllers, values_of
+from joulie_containers.resources.core_limits import CoreLimits, core_holders
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import Configured, PlacementEngine
 from joulie_containers.resources.hints import HintSource
@@ -102,6 +103,9 @@ class ResourceManager:
             self._adjustments.adjusted,
             classes_of=self._controllers.classes_of,
         )
+        self.core_limits = CoreLimits(
+            self._sys, topology, lambda: core_holders(self.engine.containers, self.engine.placements)
+        )
         self.files: ResourceFiles | None = None
         if settings.export_host_dir:
             directory = ResourceFileDirectory(Path(settings.state_dir))
@@ -157,6 +161,7 @@ class ResourceManager:
         """Place containers on changed hardware."""
         hints = HintSource(self._sys, topology)
         self._reader.use_host(hints, memory_bytes(topology))
+        self.core_limits.use_topology(topology)
         if self.files is not None:
             self.files.use_topology(topology)
         await self.configuration.use_host(PolicyHost(topology=topology, close_cpus=hints.close_cpus))

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from joulie_api.metrics import NodeSeriesCollector, Registry, counter, gauge
 from joulie_containers.nri.connection import NriState
+from joulie_containers.resources.core_limits import CoreLimits, CoreLimitState
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import PlacementEngine
 from joulie_containers.resources.pipeline import PipelineRequest
@@ -52,6 +53,10 @@ class MeasuredManager(Protocol):
     @property
     def classes(self) -> CpuClassController:
         """The CPU classes."""
+
+    @property
+    def core_limits(self) -> CoreLimits:
+        """The limits that cores would have by class."""
 
     @property
     def files(self) -> ResourceFiles | None:
@@ -101,6 +106,7 @@ def resource_series(manager: MeasuredManager) -> Iterator[Metric]:
     yield from _process_series(manager)
     yield from _container_series(manager)
     yield from _zone_series(manager)
+    yield from _core_limit_series(manager.core_limits.state)
 
 
 def _process_series(manager: MeasuredManager) -> Iterator[Metric]:
@@ -252,4 +258,23 @@ def _zone_series(manager: MeasuredManager) -> Iterator[Metric]:
             for name, cpus in manager.engine.cpu_classes.items()
             if cpus
         ),
+    )
+
+
+def _core_limit_series(state: CoreLimitState) -> Iterator[Metric]:
+    cores: Tally[tuple[str, str]] = Tally()
+    for each in state.limits:
+        cores["false" if each.limit_khz is None else "true", each.reason] += each.cores
+    yield gauge(
+        "joulie_class_limit_cores",
+        "Physical cores by whether the class of the containers that have them alone would limit them, and why; nothing "
+        "is set.",
+        ("limited", "reason"),
+        cores.items(),
+    )
+    yield counter(
+        "joulie_class_limit_core_seconds_total",
+        "Time of cores that would have been limited by class, in seconds, over the cores of the node.",
+        (),
+        [((), state.limited_core_s)],
     )

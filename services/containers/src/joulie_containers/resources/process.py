@@ -89,6 +89,7 @@ def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, seen
     app.spawn("updates", manager.updater.run())
     app.spawn("CPU classes", manager.classes.run())
     app.spawn("interrupts", manager.interrupts.run())
+    app.spawn("core limits", manager.core_limits.run())
     if manager.files is not None:
         app.spawn("resources files", manager.files.run())
     app.spawn("topology", _follow_topology(manager, Path(settings.host_root), seen))

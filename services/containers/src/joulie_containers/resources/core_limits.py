@@ -1,0 +1,166 @@
+"""Follows the limits that the cores of this machine would have by class. Writes nothing.
+
+Source: docs/decisions/0067-class-limits-on-cores.md.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from joulie_actuator.hardware import cpufreq
+from joulie_actuator.hardware.cpufreq import FrequencyRequest
+from joulie_actuator.hardware.knob import HardwareFailure
+from joulie_actuator.hardware.sysfs import SysfsTree, parse_cpu_list
+from joulie_core.class_caps.core_limits import (
+    CoreFrequencies,
+    CoreHolder,
+    CoreLimit,
+    CoreLimitReason,
+    core_groups,
+    frequency_limit,
+    held_slowdown,
+    holders_of,
+    stated_slowdown,
+)
+from joulie_core.containers.container import ContainerId, ContainerInfo
+from joulie_core.containers.idset import EMPTY, Cpus, IdSet, union
+from joulie_core.containers.policy import Placement
+from joulie_core.containers.topology import HardwareTopology
+
+#: Between two looks at the placements.
+INTERVAL_S: Final = 15.0
+#: Time between two looks that the limits of the later one are counted for at most; what is beyond was not seen.
+MOST_COUNTED_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class CoreLimitState:
+    """The limits as of one look, and the core time with a limit since the process has started."""
+
+    limits: tuple[CoreLimit, ...] = ()
+    limited_core_s: float = 0.0
+
+
+class CoreLimits:
+    """The limits that the groups of cores would have by class, as `step` has last found them.
+
+    Args:
+        tree: the host's /sys.
+        topology: the node.
+        holders: returns the containers that have CPUs alone.
+    """
+
+    def __init__(
+        self, tree: SysfsTree, topology: HardwareTopology, holders: Callable[[], Sequence[CoreHolder]]
+    ) -> None:
+        self._tree = tree
+        self._holders = holders
+        self._topology = topology
+        self._machine: _Machine | None = None
+        self._stepped_s: float | None = None
+        self.state = CoreLimitState()
+
+    def use_topology(self, topology: HardwareTopology) -> None:
+        """Follow changed hardware; its frequency policies are read at the next step."""
+        self._topology, self._machine = topology, None
+
+    async def run(self) -> NoReturn:
+        """Look at the placements until cancelled."""
+        while True:
+            await self.step(time.monotonic())
+            await asyncio.sleep(INTERVAL_S)
+
+    async def step(self, now_s: float) -> None:
+        """Look at the placements once; `now_s` is of a clock that does not go back."""
+        topology, holders, machine = self._topology, self._holders(), self._machine
+        if machine is None:
+            machine = await asyncio.to_thread(_Machine.read, self._tree, topology)
+        limits = await asyncio.to_thread(machine.limits, holders)
+        if topology is not self._topology:
+            return  # changed meanwhile; the next step reads it
+        self._machine = machine
+        elapsed_s = 0.0 if self._stepped_s is None else min(now_s - self._stepped_s, MOST_COUNTED_S)
+        self._stepped_s = now_s
+        cores = sum(each.cores for each in limits if each.limit_khz is not None)
+        self.state = CoreLimitState(limits, self.state.limited_core_s + cores * elapsed_s)
+
+
+def core_holders(
+    containers: Mapping[ContainerId, ContainerInfo], placements: Mapping[ContainerId, Placement]
+) -> tuple[CoreHolder, ...]:
+    """Return the containers that have CPUs alone; none where one is not placed, since that may run on every CPU.
+
+    Args:
+        containers: all of the node that the runtime has reported.
+        placements: those of the policy.
+    """
+    found = []
+    for name, info in containers.items():
+        placement = placements.get(name)
+        if placement is None or not placement.cpus:
+            return ()
+        if placement.exclusive:
+            found.append(CoreHolder(info.title, placement.exclusive, stated_slowdown(info.pod.annotations)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The groups of one machine, and where their frequencies are read."""
+
+    tree: SysfsTree
+    groups: tuple[Cpus, ...]
+    #: The lowest thread of each core.
+    cores: Cpus
+    #: By the CPUs that it limits.
+    policies: Mapping[Cpus, FrequencyRequest]
+
+    @classmethod
+    def read(cls, tree: SysfsTree, topology: HardwareTopology) -> "_Machine":
+        """Read the frequency policies of the online CPUs."""
+        found = ((_cpus(tree, f"{each.policy}/affected_cpus"), each) for each in cpufreq.requests(tree).values())
+        policies = {cpus & topology.online: request for cpus, request in found if cpus & topology.online}
+        return cls(tree, core_groups(topology.cores.values(), policies), IdSet(topology.cores), policies)
+
+    def limits(self, holders: Sequence[CoreHolder]) -> tuple[CoreLimit, ...]:
+        """Return the limit of each group."""
+        return tuple(self._limit(group, holders_of(group, holders)) for group in self.groups)
+
+    def _limit(self, group: Cpus, holders: Sequence[CoreHolder]) -> CoreLimit:
+        cores, titles = len(group & self.cores), tuple(each.title for each in holders)
+        allowed = held_slowdown(group, holders)
+        if isinstance(allowed, CoreLimitReason):
+            return CoreLimit(group, cores, allowed, titles)
+        frequencies = self._frequencies(group)
+        limit = frequency_limit(allowed, frequencies)
+        if isinstance(limit, CoreLimitReason):
+            return CoreLimit(group, cores, limit, titles, frequencies=frequencies)
+        return CoreLimit(group, cores, CoreLimitReason.FREQUENCY_LIMITED, titles, limit, frequencies)
+
+    def _frequencies(self, group: Cpus) -> CoreFrequencies | None:
+        """Read the frequencies of a group; None where one of its CPUs has none, or one cannot be read."""
+        policies = {cpus: request for cpus, request in self.policies.items() if not cpus.isdisjoint(group)}
+        found = [_read(self.tree, each) for each in policies.values()]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found) or not group <= union(policies):
+            return None
+        return CoreFrequencies(
+            max(each.lowest_khz for each in known),
+            max(each.highest_khz for each in known),
+            max(each.ceiling_khz for each in known),
+        )
+
+
+def _read(tree: SysfsTree, request: FrequencyRequest) -> CoreFrequencies | None:
+    # The highest changes while the machine runs, as when boost is turned off.
+    highest_khz, ceiling_khz = tree.read_known(f"{request.policy}/cpuinfo_max_freq"), request.read()
+    if highest_khz is None or isinstance(ceiling_khz, HardwareFailure):
+        return None
+    return CoreFrequencies(request.limits.low, highest_khz, ceiling_khz)
+
+
+def _cpus(tree: SysfsTree, path: str) -> Cpus:
+    text = tree.read_text(path)
+    return EMPTY if isinstance(text, HardwareFailure) else IdSet(parse_cpu_list(text))

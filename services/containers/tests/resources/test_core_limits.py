@@ -1,0 +1,162 @@
+"""The limits that cores would have by class, on the files of an invented machine."""
+
+from dataclasses import replace
+
+import pytest
+
+from joulie_actuator.hardware.sysfs import SysfsTree
+from joulie_containers.resources.core_limits import MOST_COUNTED_S, CoreLimits, core_holders
+from joulie_core.class_caps.core_limits import CoreHolder, CoreLimitReason, stated_slowdown
+from joulie_core.containers.container import ContainerId
+from joulie_core.containers.idset import EMPTY, Cpus
+from joulie_core.containers.policy import Placement
+from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
+from joulie_testing.agent.host_files import put_host
+from joulie_testing.core.containers import container
+from joulie_testing.core.machines import MachineShape
+
+STANDARD = {WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "25%"}
+PERFORMANCE = {WORKLOAD_CLASS: "performance"}
+SHAPE = MachineShape(cores_per_node=4, threads_per_core=2)
+"""Core n has the threads n and n + 4, each with a frequency policy of its own, from 0.8 to 3.5 GHz."""
+
+
+class Machine:
+    def __init__(self, root, shape=SHAPE):
+        self.root, self.holders = root, []
+        put_host(root, shape.topology())
+        self.limits = CoreLimits(SysfsTree(root / "sys"), shape.topology(), lambda: tuple(self.holders))
+
+    def give(self, cpus, annotations=None):
+        slowdown = stated_slowdown(STANDARD if annotations is None else annotations)
+        self.holders.append(CoreHolder(f"ns/{cpus}/main", Cpus.parse(cpus), slowdown))
+
+    def write(self, cpu, file, khz):
+        path = self.root / f"sys/devices/system/cpu/cpufreq/policy{cpu}/{file}"
+        path.chmod(0o644)
+        path.write_text(f"{khz}\n")
+
+    async def reasons(self, now_s=0.0):
+        await self.limits.step(now_s)
+        return {str(each.cpus): each.reason for each in self.limits.state.limits}
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path / "host")
+
+
+@pytest.fixture
+def put(tmp_path):
+    return lambda shape: Machine(tmp_path / "other", shape)
+
+
+async def test_a_core_that_a_standard_container_has_alone_would_be_limited(machine):
+    machine.give("1,5")
+    assert await machine.reasons() == {
+        "0,4": "Shared",
+        "1,5": "FrequencyLimited",
+        "2,6": "Shared",
+        "3,7": "Shared",
+    }
+    limit = machine.limits.state.limits[1]
+    assert (limit.limit_khz, limit.cores, limit.holders) == (2_800_000, 1, ("ns/1,5/main",))
+
+
+async def test_a_core_of_which_a_container_has_one_thread_is_shared(machine):
+    machine.give("1")
+    assert (await machine.reasons())["1,5"] == "Shared"
+    machine.give("5")
+    assert (await machine.reasons())["1,5"] == "FrequencyLimited"
+    machine.holders.pop()
+    machine.give("5", PERFORMANCE)
+    assert (await machine.reasons())["1,5"] == "NoSlowdownAllowed"
+
+
+async def test_cores_of_one_frequency_policy_are_limited_together(machine):
+    for cpu in (1, 2):
+        for file in ("affected_cpus", "related_cpus"):
+            machine.write(cpu, file, "1 2")
+    machine.give("1,5")
+    assert (await machine.reasons())["1-2,5-6"] == "Shared"
+    machine.give("2,6")
+    assert (await machine.reasons())["1-2,5-6"] == "FrequencyLimited"
+    assert machine.limits.state.limits[1].cores == 2
+
+
+async def test_a_core_that_may_run_no_faster_has_nothing_to_gain(machine):
+    machine.give("1,5")
+    for cpu in (1, 5):
+        machine.write(cpu, "scaling_max_freq", 2_800_000)
+    assert (await machine.reasons())["1,5"] == "NothingToGain"
+    # Either thread makes the core run at its own.
+    machine.write(5, "scaling_max_freq", 2_900_000)
+    assert (await machine.reasons())["1,5"] == "FrequencyLimited"
+
+
+async def test_the_highest_frequency_is_read_each_time(machine):
+    machine.give("1,5")
+    await machine.reasons()
+    for cpu in (1, 5):
+        machine.write(cpu, "cpuinfo_max_freq", 2_500_000)
+        machine.write(cpu, "scaling_max_freq", 2_500_000)
+    await machine.reasons()
+    assert machine.limits.state.limits[1].limit_khz == 2_000_000
+
+
+@pytest.mark.parametrize("file", ["cpuinfo_max_freq", "scaling_max_freq"])
+async def test_a_core_whose_frequency_cannot_be_read_is_unknown(machine, file):
+    machine.give("1,5")
+    machine.give("2,6")
+    await machine.reasons()
+    machine.write(5, file, "<unknown>")
+    found = await machine.reasons()
+    assert (found["1,5"], found["2,6"]) == ("FrequencyUnknown", "FrequencyLimited")
+
+
+async def test_the_time_of_limited_cores_is_counted_but_no_time_that_was_not_seen(machine):
+    machine.give("1-2,5-6")
+    await machine.reasons(now_s=100.0)
+    assert machine.limits.state.limited_core_s == 0.0
+    await machine.reasons(now_s=110.0)
+    assert machine.limits.state.limited_core_s == 20.0
+    await machine.reasons(now_s=10_000.0)
+    assert machine.limits.state.limited_core_s == 20.0 + 2 * MOST_COUNTED_S
+    machine.holders.clear()
+    await machine.reasons(now_s=10_010.0)
+    assert machine.limits.state.limited_core_s == 20.0 + 2 * MOST_COUNTED_S
+
+
+async def test_hardware_that_has_changed_is_read_anew(machine):
+    machine.give("1,5")
+    await machine.reasons()
+    fewer = replace(SHAPE, offline=Cpus.parse("5"))
+    machine.limits.use_topology(fewer.topology())
+    assert (await machine.reasons())["1"] is CoreLimitReason.FREQUENCY_LIMITED
+
+
+async def test_a_machine_without_frequency_policies_has_no_limit(tmp_path):
+    (tmp_path / "sys").mkdir()
+    holder = CoreHolder("ns/pod/main", Cpus.parse("0,4"), stated_slowdown(STANDARD))
+    limits = CoreLimits(SysfsTree(tmp_path / "sys"), SHAPE.topology(), lambda: (holder,))
+    await limits.step(0.0)
+    assert [each.reason for each in limits.state.limits] == ["FrequencyUnknown", "Shared", "Shared", "Shared"]
+
+
+def test_holders_are_containers_with_cpus_alone():
+    names = [ContainerId(name) for name in ("alone", "together")]
+    containers = {name: container(name) for name in names}
+    placements = {
+        names[0]: Placement(zone="z", cpus=Cpus.parse("1-3"), exclusive=Cpus.parse("1-2")),
+        names[1]: Placement(zone="z", cpus=Cpus.parse("3-4")),
+    }
+    assert [(each.title, str(each.cpus)) for each in core_holders(containers, placements)] == [
+        (containers[names[0]].title, "1-2")
+    ]
+    # It may run on CPUs 1-2, too.
+    placements[names[1]] = Placement(zone="z")
+    assert core_holders(containers, placements) == ()
+    del placements[names[1]]
+    assert core_holders(containers, placements) == ()
+    placements[names[1]] = Placement(zone="z", cpus=EMPTY)
+    assert core_holders(containers, placements) == ()
