@@ -23,6 +23,7 @@ from joulie_agent.class_limits.enforcement import (
 from joulie_agent.class_limits.metrics import enforcement_families
 from joulie_agent.holders.answer import EXCHANGE_S
 from joulie_agent.holders.follow import INTERVAL_S
+from joulie_api.container_starts import LIFTED_FOR_S
 from joulie_api.failures import Failures
 from joulie_core.class_caps.enforced_limit import SETTLED_S, EnforcedReason
 from joulie_core.class_caps.gpu_limits import GpuLimit, LimitReason
@@ -333,6 +334,7 @@ def test_the_promise_is_that_of_the_parts():
     assert LEASE_S > 2 * RENEW_S + module.STEP_S
     assert (LEASE_S, RENEW_S, RECENT_S) == (10.0, 3.0, 3.0)
     assert (module.STEP_S, module.DEADLINE_S, module.LIFTED_WITHIN_S) == (1.0, 5.0, 6.0)
+    assert HELD_BACK_S > LIFTED_FOR_S, "the start hook lets containers start that long after a lift"
     assert RECENT_S > INTERVAL_S + EXCHANGE_S, "a look that takes its time is not an old one"
 
 
