@@ -131,6 +131,15 @@ async def test_a_clock_is_set_once_it_is_wanted_and_then_renewed(node):
     assert await node.step(0.1) == [{"GPU-a": 1800}]
 
 
+async def test_a_lift_does_not_put_off_the_renewal_of_the_other_limits(node):
+    node.found = {"GPU-a": LIMITED, "GPU-b": LIMITED}
+    await node.settle()
+    node.found = {"GPU-a": PERFORMANCE, "GPU-b": LIMITED}
+    assert await node.step(RENEW_S - 0.1) == [{"GPU-b": 1800}]
+    assert await node.step(0.1) == [{"GPU-b": 1800}]
+    assert await node.step(RENEW_S - 0.1) == []
+
+
 async def test_a_clock_is_lifted_at_the_first_step_that_does_not_allow_it(node):
     await node.settle()
     node.found = {"GPU-a": PERFORMANCE}
