@@ -82,6 +82,23 @@ def test_a_request_of_one_writes_nothing_that_only_the_other_limits(bench):
     assert (clocks(bench), bench.library.clock_writes - before) == ([1400, 900], 1)
 
 
+def test_a_request_that_only_lifts_writes_no_other_limit_and_the_next_one_does(bench):
+    bench.handler.execute(by_class(a=1200, b=900))
+    writes = [bench.library.clock_writes]
+    for _ in range(2):
+        done = bench.handler.execute(by_class(b=900))
+        assert (done.limits_mhz, clocks(bench)) == ({"b": 900}, [FREE, 900])
+        writes.append(bench.library.clock_writes)
+    # A limit that the driver tells needs no further write to be certain of.
+    assert [writes[1] - writes[0], writes[2] - writes[1]] == [0, 0 if bench.library.reports_clock else 1]
+
+
+def test_a_request_that_lifts_and_lowers_writes_both(bench):
+    bench.handler.execute(by_class(a=1200, b=900))
+    bench.handler.execute(by_class(b=800))
+    assert clocks(bench) == [FREE, 800]
+
+
 def test_a_reading_tells_the_two_limits_apart(bench):
     bench.handler.execute(by_cap(a=1400))
     bench.handler.execute(by_class(a=1200, b=900))

@@ -34,10 +34,15 @@ class ClockClaims:
     _unsettled: dict[LeaseKind, frozenset[str]] = field(default_factory=dict)
 
     def replace(self, lease: LeaseKind, clocks_mhz: Mapping[str, int]) -> frozenset[str]:
-        """Take what a lease wants now; return the GPUs that may have to be written for it."""
-        named = self.named(lease) | clocks_mhz.keys()
+        """Take what a lease wants now; return the GPUs that may have to be written for it.
+
+        Where limits end and all others stay as they are, a pod may wait for it, and the others are not written again.
+        """
+        before = self.wanted(lease)
         self._wanted[lease] = dict(clocks_mhz)
-        return named
+        if clocks_mhz.items() < before.items():
+            return self._unsettled.get(lease, frozenset()) | (before.keys() - clocks_mhz.keys())
+        return self._unsettled.get(lease, frozenset()) | before.keys() | clocks_mhz.keys()
 
     def settle(self, lease: LeaseKind, failed: frozenset[str]) -> None:
         """Take which GPUs could not be written."""

@@ -62,7 +62,7 @@ class HostSubsystems:
             min_freq_khz=settings.dvfs_min_freq_khz,
             clock=clock,
         )
-        drivers = host_gpu_drivers() if drivers is None else drivers
+        drivers = host_gpu_drivers(settings.host_sys_root) if drivers is None else drivers
         gpus = GpuHandler(
             drivers=drivers, writer=writer[Subsystem.GPU], clock=clock, proc_root=Path(settings.host_proc_root)
         )

@@ -1,7 +1,8 @@
 """Messages between the start hook of a node and the agent's controller: one line of JSON each, on a UNIX socket.
 
-The start hook sends its state when the controller connects and whenever it changes, and a question for each container
-that is about to be created. The controller answers when the container may start. Either side bounds what it reads.
+The start hook sends its state when the controller connects and whenever it changes, a question for each pod whose
+sandbox was made, and one for each container that is about to be created. The controller answers when the container may
+start. Either side bounds what it reads.
 """
 
 from typing import Annotated, Final
@@ -15,6 +16,8 @@ from joulie_api.decoding import decode
 LINE_LIMIT: Final = 1 << 14
 #: Questions that wait for an answer.
 MOST_WAITING: Final = 256
+#: From a question on, for how long limits stay away that were lifted for it: less than the controller holds them back.
+LIFTED_FOR_S: Final = 5.0
 _Name = Annotated[str, Meta(max_length=512)]
 _Number = Annotated[int, Meta(ge=0, le=1 << 62)]
 
@@ -29,7 +32,7 @@ class HookState(msgspec.Struct, frozen=True, tag="state"):
 
 
 class ContainerStart(msgspec.Struct, frozen=True, tag="start"):
-    """A container is about to be created."""
+    """A container is about to be created, or the sandbox of its pod was made."""
 
     number: _Number
     namespace: _Name
@@ -38,12 +41,16 @@ class ContainerStart(msgspec.Struct, frozen=True, tag="start"):
     uid: _Name
     #: When the runtime asked, in seconds of the machine's CLOCK_MONOTONIC.
     asked_at_s: float
+    #: No container is created by the answer alone: if the limits are not lifted then, each one is asked about.
+    early: bool = False
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
     """The container of that question may start."""
 
     number: _Number
+    #: Whether no limit that is not the pod's is left on its GPUs.
+    lifted: bool = False
 
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -39,6 +39,8 @@ def of_plugin(resource, device_id):
         ("amd.com/gpu", "0000:06:00.0", OfGpu(AMD_CUT.uuid)),
         ("amd.com/cpx_nps4", "0000:06:00.0", OfGpu(AMD_CUT.uuid)),
         ("amd.com/cpx_nps4", "amdgpu_xcp_1", OfGpu(AMD_CUT.uuid)),
+        ("amd.com/gpu", "0000:05:00.0-slice-2", OfGpu(AMD.uuid)),
+        ("amd.com/cpx_nps4", "amdgpu_xcp_1-slice-0", OfGpu(AMD_CUT.uuid)),
         ("example.com/rented-gpu", UUID, OfGpu(UUID)),
     ],
 )
@@ -55,6 +57,7 @@ def test_ids_of_device_plugins_lead_to_the_physical_gpu(resource, device_id, exp
         ("nvidia.com/gpu", "", "NVIDIA"),
         ("nvidia.com/gpu", "10000:c1:00.0", "NVIDIA"),
         ("amd.com/cpx_nps4", "amdgpu_xcp_9", "AMD"),
+        ("amd.com/cpx_nps4", "amdgpu_xcp_1-slice-x", "AMD"),
         ("example.com/rented-gpu", "GPU-ffffffff-0000-0000-0000-000000000000", ""),
     ],
 )

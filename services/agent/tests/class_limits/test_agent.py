@@ -48,7 +48,7 @@ def namespace(name, slowdown):
 def library(monkeypatch):
     gpus = FakeGpu("GPU-a", model="NVIDIA A100 80GB PCIe", max_mw=300_000, default_mw=300_000, limit_mw=300_000)
     driver, library = fake_gpu_driver(gpus)
-    monkeypatch.setattr(subsystems, "host_gpu_drivers", lambda: (driver,))
+    monkeypatch.setattr(subsystems, "host_gpu_drivers", lambda _sys_root: (driver,))
     return library
 
 

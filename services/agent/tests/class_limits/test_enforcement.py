@@ -23,6 +23,7 @@ from joulie_agent.class_limits.enforcement import (
 from joulie_agent.class_limits.metrics import enforcement_families
 from joulie_agent.holders.answer import EXCHANGE_S
 from joulie_agent.holders.follow import INTERVAL_S
+from joulie_api.container_starts import LIFTED_FOR_S
 from joulie_api.failures import Failures
 from joulie_core.class_caps.enforced_limit import SETTLED_S, EnforcedReason
 from joulie_core.class_caps.gpu_limits import GpuLimit, LimitReason
@@ -128,6 +129,15 @@ async def test_a_clock_is_set_once_it_is_wanted_and_then_renewed(node):
     assert node.enforcement.gpus == {"GPU-a": EnforcedGpu(EnforcedReason.SET, 1800)}
     assert await node.step(RENEW_S - 0.1) == []
     assert await node.step(0.1) == [{"GPU-a": 1800}]
+
+
+async def test_a_lift_does_not_put_off_the_renewal_of_the_other_limits(node):
+    node.found = {"GPU-a": LIMITED, "GPU-b": LIMITED}
+    await node.settle()
+    node.found = {"GPU-a": PERFORMANCE, "GPU-b": LIMITED}
+    assert await node.step(RENEW_S - 0.1) == [{"GPU-b": 1800}]
+    assert await node.step(0.1) == [{"GPU-b": 1800}]
+    assert await node.step(RENEW_S - 0.1) == []
 
 
 async def test_a_clock_is_lifted_at_the_first_step_that_does_not_allow_it(node):
@@ -333,6 +343,7 @@ def test_the_promise_is_that_of_the_parts():
     assert LEASE_S > 2 * RENEW_S + module.STEP_S
     assert (LEASE_S, RENEW_S, RECENT_S) == (10.0, 3.0, 3.0)
     assert (module.STEP_S, module.DEADLINE_S, module.LIFTED_WITHIN_S) == (1.0, 5.0, 6.0)
+    assert HELD_BACK_S > LIFTED_FOR_S, "the start hook lets containers start that long after a lift"
     assert RECENT_S > INTERVAL_S + EXCHANGE_S, "a look that takes its time is not an old one"
 
 

@@ -220,6 +220,38 @@ async def test_what_was_lifted_in_time_is_no_event(node):
     assert node.warnings == []
 
 
+@pytest.mark.parametrize(("left", "lifted"), [({}, True), ({"GPU-a": "stuck"}, False), ({"GPU-b": "stuck"}, True)])
+async def test_a_pod_whose_sandbox_was_made_learns_whether_its_limits_are_lifted_and_has_no_event(left, lifted, node):
+    node.outcome = LiftOutcome(left=left)
+    async with node.followed():
+        assert await node.link.lift_early("ml", "serve", "uid-serve") is lifted
+    assert [each.gpus for each in node.looks] == [{"GPU-a"}]
+    assert (node.warnings, node.starts.limited_starts) == ([], 0)
+
+
+@pytest.mark.parametrize(("left", "lifted"), [({}, True), ({"GPU-b": "stuck"}, False)])
+async def test_a_pod_that_may_have_any_gpu_has_its_limits_lifted_with_all_of_them(left, lifted, node):
+    node.listing, node.outcome = NoListing(HolderReason.KUBELET_LATE), LiftOutcome(left=left)
+    async with node.followed():
+        assert await node.link.lift_early("ml", "serve", "uid-serve") is lifted
+
+
+async def test_a_pod_without_gpus_has_no_limit_to_be_lifted(node):
+    async with node.followed():
+        assert await node.link.lift_early("ml", "web", "uid-web")
+    assert node.asked == 0
+
+
+async def test_an_early_lift_that_comes_late_is_none_and_no_event(node):
+    node.outcome = LiftOutcome(lifted=frozenset({"GPU-a"}))
+    async with node.followed():
+        node.lifted.clear()
+        assert not await node.link.lift_early("ml", "serve", "uid-serve")
+        node.lifted.set()
+        assert await node.ask("other") is AskOutcome.ANSWERED
+    assert node.warnings == []
+
+
 async def test_a_defect_ends_nothing_and_the_next_question_is_answered(node):
     node.defect = ArithmeticError("a defect")
     async with node.followed():

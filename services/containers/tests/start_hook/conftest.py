@@ -30,8 +30,8 @@ class Controller:
             line = await self._reader.readline()
         return decode_for_controller(line) if line else None
 
-    async def answer(self, number: int) -> None:
-        self.writer.write(b'{"number":%d}\n' % number)
+    async def answer(self, number: int, *, lifted: bool = False) -> None:
+        self.writer.write(b'{"number":%d,"lifted":%s}\n' % (number, str(lifted).lower().encode()))
         await self.writer.drain()
 
 
@@ -45,6 +45,10 @@ class Site:
         self.runtime.pods["p"] = nri.PodSandbox(id="p", name="serve", namespace="ml", uid="u1")
         self._containers = 0
         self.app = None
+
+    async def run_pod(self) -> None:
+        """Make the sandbox of the pod."""
+        await self.runtime.run_pod(self.runtime.pods["p"])
 
     def create(self) -> "asyncio.Task[nri.CreateContainerResponse]":
         """Begin to create a container of the pod."""

@@ -35,11 +35,13 @@ async def test_a_runtime_waits_for_the_answer_and_creates_the_container_as_it_is
         async with site.controller() as controller:
             assert await controller.receive() == HookState(registered=True, deadline_s=0.5)
             await peer.command("run", pod=POD)
+            early = await controller.receive()
+            assert early == ContainerStart(1, "ml", "serve", "u1", early.asked_at_s, early=True)
             created = asyncio.create_task(peer.command("create", container=container("main")))
             question = await controller.receive()
-            assert question == ContainerStart(1, "ml", "serve", "u1", question.asked_at_s)
+            assert question == ContainerStart(2, "ml", "serve", "u1", question.asked_at_s)
             assert not created.done()
-            await controller.answer(1)
+            await controller.answer(2)
             reply = await created
             # No other event of the container is a question.
             for op in ("start", "stop", "remove"):
@@ -59,8 +61,8 @@ async def test_a_runtime_creates_the_container_at_the_deadline_and_keeps_the_plu
             await peer.command("create", container=container("late"))
             assert 0.2 <= time.monotonic() - begun < 1.5
             created = asyncio.create_task(peer.command("create", container=container("next")))
-            assert [(await controller.receive()).number for _ in range(2)] == [1, 2]
-            await controller.answer(2)
+            assert [(await controller.receive()).number for _ in range(3)] == [1, 2, 3]
+            await controller.answer(3)
             await created
         assert list(await peer.containers()) == ["late", "next"]
         assert (await site.series())["joulie_start_hook_registered"] == 1

@@ -37,10 +37,10 @@ async def test_a_container_is_created_unchanged_when_the_controller_answers(site
     assert series["joulie_start_hook_wait_seconds_total"] == series["joulie_start_hook_longest_wait_seconds"] > 0
 
 
-async def test_the_runtime_is_asked_for_the_creation_of_containers_alone(site):
+async def test_the_runtime_is_asked_for_sandboxes_and_the_creation_of_containers_alone(site):
     async with site.runtime.listening(site.nri_socket), site.running():
         await registered(site)
-        assert site.runtime.subscribed == [1 << (nri.CREATE_CONTAINER - 1)]
+        assert site.runtime.subscribed == [1 << (nri.RUN_POD_SANDBOX - 1) | 1 << (nri.CREATE_CONTAINER - 1)]
 
 
 async def test_a_container_starts_at_the_deadline_without_an_answer(site):

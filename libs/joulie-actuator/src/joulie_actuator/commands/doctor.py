@@ -83,7 +83,9 @@ def _read_directly(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescr
         clock=time.monotonic,
     )
     gpus = GpuHandler(
-        drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), writer=_READ_ONLY, clock=time.monotonic
+        drivers=host_gpu_drivers(settings.host_sys_root, open_wait_s=PATIENT_OPEN_WAIT_S),
+        writer=_READ_ONLY,
+        clock=time.monotonic,
     )
     cpu, gpu = cpus.execute(DescribeCpu()), gpus.execute(DescribeGpu())
     assert isinstance(cpu, CpuDescription)

@@ -52,7 +52,9 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         _print("no limit is managed")
         return _DONE
     try:
-        machine = HostSubsystems(settings, _no_log, drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S))
+        machine = HostSubsystems(
+            settings, _no_log, drivers=host_gpu_drivers(settings.host_sys_root, open_wait_s=PATIENT_OPEN_WAIT_S)
+        )
     except JournalHeldError as error:
         return _DONE if if_unowned else _request_from_actuator(settings, error)
     try:

@@ -146,13 +146,17 @@ class SysfsTree:
 
     def read_text(self, path: str) -> str | HardwareFailure:
         """Return the first line of a file, without space around it."""
+        content = self.read_content(path)
+        return content if isinstance(content, HardwareFailure) else content.partition("\n")[0].strip()
+
+    def read_content(self, path: str) -> str | HardwareFailure:
+        """Return a file as a whole, up to a page."""
         try:
-            content = self._calls.read(self._prefix + path)
+            return self._calls.read(self._prefix + path).decode(errors="replace")
         except OperationError as error:
             return read_failure(path, error)
         except OSError as error:
             return _failure(path, error, _ON_OPEN)
-        return content.decode(errors="replace").partition("\n")[0].strip()
 
     def read_int(self, path: str) -> int | HardwareFailure:
         """Return the integer that a file holds."""

@@ -45,6 +45,7 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "pci_address": "",
         "minor": None,
         "partition_uuids": [],
+        "partition_names": [],
         "failure": None,
     }
     assert (second["uuid"], second["max_mw"], second["current_mw"]) == (SECOND, 300_000, 280_000)

@@ -328,6 +328,22 @@ def test_a_device_is_partitioned_in_every_mode_but_one(mode, partitioned, modes,
     assert (found.partitioned, found.partition_modes) == (partitioned, modes)
 
 
+@pytest.mark.parametrize(("mode", "names"), [("CPX", ("amdgpu_xcp_1",)), ("SPX", ()), ("", ())])
+def test_a_partitioned_device_has_the_names_of_its_partitions(mode, names, package):
+    library = AmdSmiLibrary(lambda: {"0000:05:00.0": ("amdgpu_xcp_1",), "0000:06:00.0": ("amdgpu_xcp_2",)})
+    library.open()
+    package.answers["amdsmi_get_gpu_compute_partition"] = mode
+    assert described(library).partition_names == names
+
+
+@pytest.mark.parametrize(("address", "names"), [("0000:C1:00.0", ("amdgpu_xcp_1",)), ("0000:06:00.0", ())])
+def test_names_of_partitions_go_by_the_pci_address_in_any_case(address, names, package):
+    library = AmdSmiLibrary(lambda: {"0000:c1:00.0": ("amdgpu_xcp_1",)})
+    library.open()
+    package.answers |= {"amdsmi_get_gpu_compute_partition": "CPX", "amdsmi_get_gpu_device_bdf": address}
+    assert described(library).partition_names == names
+
+
 FIELDS = {
     "get_power_cap_info": {"min_mw", "max_mw", "default_mw", "current_mw", "enforced_mw"},
     "get_clock_info": {"lowest_mhz", "highest_mhz"},

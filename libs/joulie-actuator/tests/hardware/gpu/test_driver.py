@@ -17,6 +17,7 @@ def test_all_that_a_driver_does_not_report_is_unknown():
         "pci_address": "",
         "minor": None,
         "partition_uuids": (),
+        "partition_names": (),
         "failure": None,
     }
 

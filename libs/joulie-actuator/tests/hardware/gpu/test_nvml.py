@@ -43,6 +43,7 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "pci_address": "",
         "minor": None,
         "partition_uuids": [],
+        "partition_names": [],
         "failure": None,
     }
     assert (second["min_mw"], second["max_mw"], second["default_mw"]) == (100_000, 350_000, 350_000)

@@ -20,7 +20,9 @@ SECONDS = 2.0
 
 @pytest.fixture(scope="module", params=["nvml", "amdsmi"])
 def driver(request):
-    (driver,) = (each for each in host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S) if each.name == request.param)
+    (driver,) = (
+        each for each in host_gpu_drivers("/sys", open_wait_s=PATIENT_OPEN_WAIT_S) if each.name == request.param
+    )
     found = driver.devices()
     if isinstance(found, HardwareFailure):
         pytest.skip(f"{request.param}: {found.message}")

@@ -3,8 +3,9 @@
 Guarantees that a device which stands for a GPU, and is not found among the node's, is returned as such: it may be any
 GPU of its vendor. Other devices, such as network cards of the same vendors, are none of them.
 Sources: NVIDIA k8s-device-plugin 0.20.0 (`GPU-<uuid>`, `MIG-<uuid>`, `::<n>` for a share by time-slicing or MPS); GKE's
-device plugin (`nvidia0/gi3/vgpu1`); AMD k8s-device-plugin 1.31 (PCI address, `amdgpu_xcp_<n>`); NVIDIA DRA driver
-25.12.0 (attributes `type`, `uuid`, `parentUUID`) and AMD's (`pciAddr`, `parentPciAddr`).
+device plugin (`nvidia0/gi3/vgpu1`); AMD k8s-device-plugin 1.31 (PCI address, `amdgpu_xcp_<n>`; later ones `-slice-<n>`
+for a share by time-slicing); NVIDIA DRA driver 25.12.0 (attributes `type`, `uuid`, `parentUUID`) and AMD's (`pciAddr`,
+`parentPciAddr`).
 """
 
 import re
@@ -19,7 +20,8 @@ from joulie_core.holders.vendors import ANY_VENDOR, vendor_of
 NVIDIA: Final = "NVIDIA"
 #: Drivers whose devices are GPUs. Other drivers of the vendors have network cards and channels.
 _GPU_DRIVERS: Final = frozenset({"gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"})
-_SHARE: Final = "::"
+#: What follows the id of the device in that of a share.
+_SHARE: Final = re.compile(r"::.*|-slice-\d{1,5}$", re.DOTALL)
 _GKE: Final = re.compile(r"nvidia(?P<minor>\d{1,5})(?P<part>(?:/gi\d+)?(?:/vgpu\d+)?)")
 #: `MIG-GPU-<uuid>/<gpu instance>/<compute instance>`, of drivers before R470.
 _OLD_MIG: Final = re.compile(r"MIG-(?P<gpu>GPU-[0-9a-f-]+)/\d+/\d+", re.IGNORECASE)
@@ -76,14 +78,15 @@ class GpuIndex:
     def of_plugin(self, device: PluginDevice) -> Traced:
         """Return the GPU behind a device of a device plugin."""
         resource = gpu_resource(device.resource)
-        name, shared, _ = device.device_id.partition(_SHARE)
+        share = _SHARE.search(device.device_id)
+        name = device.device_id[: share.start()] if share else device.device_id
         gpu, whole = self._named(name)
         if gpu is None:
             if resource is None and not _GPU_ID.fullmatch(name):
                 return None
             return OfSomeGpu(vendor_of(device.resource))
         device_of_plugin = resource is not None and resource.unit is GpuUnit.DEVICE
-        return OfGpu(gpu.uuid, exclusive=device_of_plugin and whole and not shared)
+        return OfGpu(gpu.uuid, exclusive=device_of_plugin and whole and share is None)
 
     def of_claim(self, device: ClaimedDevice) -> Traced:
         """Return the GPU behind a device of a claim; no pod has it exclusively, since pods may share a claim."""

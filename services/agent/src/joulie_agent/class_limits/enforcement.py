@@ -227,6 +227,8 @@ class ClassLimitEnforcement:
         except TimeoutError:
             report = HardwareFailure(Reason.TIMEOUT, f"no answer within {DEADLINE_S:g} s")
         hardware, wanted = self._hardware, self._wanted
+        # Of a request that only lifts, the actuator does not write the other limits again.
+        renewed = hardware.sent is None or not wanted.items() < hardware.sent.items()
         if isinstance(report, HardwareFailure):
             # It may have been carried out, or not.
             hardware.limits_mhz = {**hardware.limits_mhz, **wanted}
@@ -234,7 +236,7 @@ class ClassLimitEnforcement:
             hardware.sent = None
         else:
             hardware.limits_mhz, hardware.failures, hardware.sent = report.limits_mhz, report.failures, dict(wanted)
-        hardware.sent_at = now
+        hardware.sent_at = now if renewed else hardware.sent_at
         self._count(self._clock())
         self._tell(report if isinstance(report, HardwareFailure) else None)
 

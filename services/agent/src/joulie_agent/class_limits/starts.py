@@ -139,7 +139,7 @@ class ContainerStarts:
 
     def _take(self, question: _Question) -> None:
         if requests_no_gpu(question.pod, self._sources.pods()):
-            _answer(question)
+            _answer(question, lifted=True)
         elif len(self._waiting) < MOST_WAITING:
             self._waiting.append(question)
             self._woken.set()
@@ -164,13 +164,17 @@ class ContainerStarts:
         all_known = frozenset[str]().union(*known) if len(known) == len(of_pods) else None
         outcome = await lift(StartLook(held_devices(listing, pods, gpus, self._sources.users()), all_known))
         for question, uuids in zip(asked, of_pods, strict=True):
-            _answer(question)
-            self._warn(question.start, uuids, outcome)
+            left = {uuid: text for uuid, text in outcome.left.items() if uuids is None or uuid in uuids}
+            _answer(question, lifted=not left)
+            if not question.start.early:
+                self._warn(question.start, uuids, outcome, left)
 
-    def _warn(self, start: ContainerStart, uuids: frozenset[str] | None, outcome: LiftOutcome) -> None:
+    def _warn(
+        self, start: ContainerStart, uuids: frozenset[str] | None, outcome: LiftOutcome, left: Mapping[str, str]
+    ) -> None:
         """Warn where the container was started before its limits were lifted."""
         late = self._state is None or self._clock() - start.asked_at_s > self._state.deadline_s
-        found = {uuid: text for uuid, text in outcome.left.items() if uuids is None or uuid in uuids}
+        found = dict(left)
         if late:
             lifted = outcome.lifted if uuids is None else outcome.lifted & uuids
             found |= dict.fromkeys(lifted, "its limit was lifted after the container was started")
@@ -184,7 +188,7 @@ class ContainerStarts:
         self._sources.warn(PodEvent(start.namespace, start.pod, start.uid, NOT_LIFTED, message))
 
 
-def _answer(question: _Question) -> None:
+def _answer(question: _Question, *, lifted: bool) -> None:
     """Let the container start; a start hook that has gone does not wait."""
     if not question.writer.is_closing():
-        question.writer.write(encode_line(StartAnswer(question.start.number)))
+        question.writer.write(encode_line(StartAnswer(question.start.number, lifted)))

@@ -97,7 +97,7 @@ def node_gpu(info: GpuDeviceInfo) -> NodeGpu:
         index=info.index,
         pci_address=info.pci_address,
         minor=info.minor,
-        partitions=info.partition_uuids,
+        partitions=(*info.partition_uuids, *info.partition_names),
         partitioned=info.partitioned,
     )
 

@@ -37,8 +37,8 @@ EVENTS: Final = sum(
         nri.REMOVE_CONTAINER,
     )
 )
-#: Those of a plugin that is asked before a container is created, and learns nothing else.
-CREATE_EVENTS: Final = 1 << (nri.CREATE_CONTAINER - 1)
+#: Those of a plugin that is asked when a sandbox was made and before a container is created, and learns nothing else.
+START_EVENTS: Final = 1 << (nri.RUN_POD_SANDBOX - 1) | 1 << (nri.CREATE_CONTAINER - 1)
 #: The version whose messages `nri.proto` follows.
 NRI_VERSION: Final = "v0.12.0"
 

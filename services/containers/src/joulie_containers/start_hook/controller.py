@@ -21,6 +21,7 @@ from joulie_api.container_starts import (
     MOST_WAITING,
     ContainerStart,
     HookState,
+    StartAnswer,
     decode_for_hook,
     encode_line,
 )
@@ -54,8 +55,8 @@ class ControllerLink:
         self._clock = clock
         self._state = HookState(registered=False, deadline_s=deadline_s)
         self._writer: asyncio.StreamWriter | None = None
-        #: By number; the result is whether there was an answer.
-        self._waiting: dict[int, asyncio.Future[bool]] = {}
+        #: By number; the result is None where the controller has gone.
+        self._waiting: dict[int, asyncio.Future[StartAnswer | None]] = {}
         self._asked = 0
         self._failures = FailureLog(_log, failed="controller not asked", recovered="controller asked again")
 
@@ -72,14 +73,20 @@ class ControllerLink:
 
     async def ask(self, namespace: str, pod: str, uid: str) -> AskOutcome:
         """Return when the container of a pod may start, or when the deadline is over."""
-        outcome = await self._ask(namespace, pod, uid)
+        answer = await self._ask(namespace, pod, uid)
+        outcome = AskOutcome.ANSWERED if isinstance(answer, StartAnswer) else answer
         if outcome is AskOutcome.ANSWERED:
             self._failures.recovered()
         else:
             self._failures.failed(f"a container of pod {namespace}/{pod} starts without an answer", cause=outcome)
         return outcome
 
-    async def _ask(self, namespace: str, pod: str, uid: str) -> AskOutcome:
+    async def lift_early(self, namespace: str, pod: str, uid: str) -> bool:
+        """Ask about a pod whose sandbox was made; return whether no limit that is not the pod's is left on its GPUs."""
+        answer = await self._ask(namespace, pod, uid, early=True)
+        return isinstance(answer, StartAnswer) and answer.lifted
+
+    async def _ask(self, namespace: str, pod: str, uid: str, *, early: bool = False) -> StartAnswer | AskOutcome:
         if self._writer is None:
             return AskOutcome.NO_CONTROLLER
         if len(self._waiting) >= MOST_WAITING or self._writer.transport.get_write_buffer_size() > LINE_LIMIT:
@@ -87,10 +94,10 @@ class ControllerLink:
         self._asked += 1
         number = self._asked
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self._writer.write(encode_line(ContainerStart(number, namespace, pod, uid, self._clock())))
+        self._writer.write(encode_line(ContainerStart(number, namespace, pod, uid, self._clock(), early)))
         try:
             async with asyncio.timeout(self._state.deadline_s):
-                return AskOutcome.ANSWERED if await answer else AskOutcome.NO_CONTROLLER
+                return await answer or AskOutcome.NO_CONTROLLER
         except TimeoutError:
             return AskOutcome.LATE
         finally:
@@ -104,9 +111,10 @@ class ControllerLink:
         writer.write(encode_line(self._state))
         try:
             while line := await reader.readline():
-                answer = self._waiting.get(decode_for_hook(line).number)
+                found = decode_for_hook(line)
+                answer = self._waiting.get(found.number)
                 if answer is not None and not answer.done():
-                    answer.set_result(True)
+                    answer.set_result(found)
         except (OSError, ValueError, DecodeError) as error:
             # ValueError: a line that is too long.
             _log.warning("connection of the controller closed", problem=str(error))
@@ -118,7 +126,7 @@ class ControllerLink:
     def _give_up(self) -> None:
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_result(False)
+                answer.set_result(None)
 
 
 @asynccontextmanager

@@ -1,17 +1,20 @@
 """The start hook as a plugin: each new container waits until the controller lets it start, and is never changed.
 
-Guarantees that a container is created whatever happens here: an answer that is late, or a controller that is not there,
-delays it by the deadline at most.
+The controller is asked when the sandbox of a pod was made: the kubelet has assigned its devices by then, and the limits
+are mostly lifted when it goes on to create the containers. Guarantees that a container is created whatever happens
+here: an answer that is late, or a controller that is not there, delays it by the deadline at most.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from joulie_api.container_starts import HookState
+from joulie_api.container_starts import LIFTED_FOR_S, MOST_WAITING, HookState
 from joulie_containers.nri.handler import RuntimeInfo
 from joulie_containers.nri.proto.nri_pb2 import (
     Container,
@@ -31,6 +34,20 @@ _MS_PER_S: Final = 1000
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class _EarlyLift:
+    """The question about a pod whose sandbox was made."""
+
+    asked_at: float
+    #: Whether no limit that is not the pod's is left on its GPUs.
+    lifted: asyncio.Task[bool]
+
+    def is_lifted(self) -> bool:
+        """Return whether the answer has come and says so."""
+        task = self.lifted
+        return task.done() and not task.cancelled() and task.exception() is None and task.result()
+
+
 class StartHook:
     """Asks the controller before each container is created: an `NriHandler`.
 
@@ -44,6 +61,8 @@ class StartHook:
         self._link = link
         self._clock = clock
         self._configured_s = self._deadline_s = deadline_s
+        #: By UID of the pod, of the last seconds.
+        self._early: dict[str, _EarlyLift] = {}
         #: Containers since this process has started, by the end of the question, and the time that they waited.
         self.outcomes: Counter[AskOutcome] = Counter()
         self.waited_s = 0.0
@@ -62,7 +81,7 @@ class StartHook:
     async def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
         """Return without a change when the container may start, or when its deadline is over."""
         asked_at = self._clock()
-        outcome = await self._link.ask(pod.namespace, pod.name, pod.uid)
+        outcome = await self._ask(pod, asked_at)
         waited_s = self._clock() - asked_at
         self.outcomes[outcome] += 1
         self.waited_s += waited_s
@@ -77,13 +96,40 @@ class StartHook:
         )
         return CreateContainerResponse()
 
+    async def _ask(self, pod: PodSandbox, now: float) -> AskOutcome:
+        self._forget(now)
+        early = self._early.get(pod.uid)
+        if early is not None and early.is_lifted():
+            return AskOutcome.ANSWERED
+        question = asyncio.create_task(self._link.ask(pod.namespace, pod.name, pod.uid))
+        try:
+            if early is not None and not early.lifted.done():
+                await asyncio.wait((question, early.lifted), return_when=asyncio.FIRST_COMPLETED)
+                if early.is_lifted():
+                    return AskOutcome.ANSWERED
+            return await question
+        finally:
+            question.cancel()
+
+    def _forget(self, now: float) -> None:
+        """Forget questions after which a limit may be set again."""
+        self._early = {uid: each for uid, each in self._early.items() if now - each.asked_at < LIFTED_FOR_S}
+
+    async def run_pod(self, pod: PodSandbox) -> None:
+        """Ask about the pod without waiting for the answer."""
+        now = self._clock()
+        self._forget(now)
+        if len(self._early) < MOST_WAITING:
+            lifted = asyncio.create_task(self._link.lift_early(pod.namespace, pod.name, pod.uid))
+            self._early[pod.uid] = _EarlyLift(now, lifted)
+
     async def ignore_pod(self, pod: PodSandbox) -> None:
         """Do nothing; the plugin does not ask for this event."""
 
     async def ignore_container(self, pod: PodSandbox, container: Container) -> None:
         """Do nothing; the plugin does not ask for this event."""
 
-    run_pod = stop_pod = remove_pod = ignore_pod
+    stop_pod = remove_pod = ignore_pod
     start_container = container_running = remove_container = ignore_container
 
     async def update_container(

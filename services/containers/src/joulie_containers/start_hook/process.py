@@ -14,7 +14,7 @@ from joulie_api import entry
 from joulie_api.app import App
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_containers.nri.connection import NriConnection, NriEndpoint
-from joulie_containers.nri.registration import CREATE_EVENTS
+from joulie_containers.nri.registration import START_EVENTS
 from joulie_containers.start_hook.controller import ControllerLink, listening
 from joulie_containers.start_hook.metrics import start_hook_families
 from joulie_containers.start_hook.plugin import StartHook
@@ -46,7 +46,7 @@ async def run(settings: StartHookSettings, *, on_start: Callable[[App], None] = 
         name=settings.plugin_name,
         index=settings.plugin_index,
         path=Path(settings.nri_socket),
-        events=CREATE_EVENTS,
+        events=START_EVENTS,
     )
     connection = NriConnection(hook, endpoint)
     admission = Admission(settings.start_hook_controller_uid, settings.start_hook_controller_gid)

@@ -22,7 +22,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
@@ -73,12 +73,17 @@ _EXTENTS: Final = {31: Extent.DEVICE, 32: Extent.DRIVER, 34: Extent.DRIVER}
 
 
 class AmdSmiLibrary:
-    """The part of AMD SMI that power needs."""
+    """The part of AMD SMI that power needs.
+
+    Args:
+        partition_names: returns the names that other programs have for partitions, by the PCI address of the GPU.
+    """
 
     name = "amdsmi"
     vendor = Vendor.AMD
 
-    def __init__(self) -> None:
+    def __init__(self, partition_names: Callable[[], Mapping[str, tuple[str, ...]]] = dict) -> None:
+        self._partition_names = partition_names
         self._amdsmi: ModuleType | None = None
         #: Why the package cannot be used in this process.
         self._unusable: LibraryError | None = None
@@ -127,7 +132,9 @@ class AmdSmiLibrary:
             asic: dict[str, Any] = smi.amdsmi_get_gpu_asic_info(handle)
         caps = self._optional(self._caps, handle) or {}
         partition = self._optional(self._compute_partition, handle)
+        partitioned = partition.upper() != _UNPARTITIONED if partition else None
         clocks = self._optional(self._graphics_clock, handle) or {}
+        address = self._optional(self._pci_address, handle) or ""
         return GpuDeviceInfo(
             uuid=uuid,
             index=index,
@@ -140,9 +147,10 @@ class AmdSmiLibrary:
             enforced_mw=_from_uw(caps.get("power_cap")),
             lowest_mhz=_figure_of(clocks.get("min_clk")),
             highest_mhz=_figure_of(clocks.get("max_clk")),
-            partitioned=partition.upper() != _UNPARTITIONED if partition else None,
+            partitioned=partitioned,
             partition_modes=(partition,) if partition else (),
-            pci_address=self._optional(self._pci_address, handle) or "",
+            partition_names=self._partition_names().get(address.lower(), ()) if partitioned else (),
+            pci_address=address,
         )
 
     def power_mw(self, handle: Handle) -> int:

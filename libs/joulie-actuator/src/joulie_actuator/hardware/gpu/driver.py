@@ -52,6 +52,8 @@ class GpuDeviceInfo:
     partition_modes: tuple[str, ...] = ()
     #: UUIDs of the MIG devices that it is cut into now.
     partition_uuids: tuple[str, ...] = ()
+    #: Names that AMD's device plugin has for its partitions, but for the first, which has the name of the GPU.
+    partition_names: tuple[str, ...] = ()
     #: PCI address, such as `0000:c1:00.0`, and minor number of the device file; by them other programs name it.
     pci_address: str = ""
     minor: int | None = None
