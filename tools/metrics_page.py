@@ -18,6 +18,7 @@ from joulie_agent.node_view import NodeView
 from joulie_api.app import set_aside
 from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
+from joulie_containers.resources.core_limit_enforcement import CoreLimitCounts
 from joulie_containers.resources.core_limits import CoreLimitState
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_containers.start_hook.metrics import start_hook_families
@@ -63,6 +64,7 @@ class _NoContainers:
     files = SimpleNamespace(failed=0)
     classes = SimpleNamespace(problem=None, shortfalls={})
     core_limits = SimpleNamespace(state=CoreLimitState())
+    core_enforcement = SimpleNamespace(limited={}, without_consent=(), counts=CoreLimitCounts())
     engine = SimpleNamespace(ledger=SimpleNamespace(pending=()), placements={}, containers={}, zones=(), cpu_classes={})
     updater = SimpleNamespace(sent=0, failed=0)
     runtime_state = SimpleNamespace(registered=False, registrations=0)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from joulie_actuator.commands import restore
-from joulie_actuator.cpu_class_protocol import CpuClassControls, Governor
+from joulie_actuator.cpu_class_protocol import CoreFrequencyLimit, CpuClassControls, Governor
 from joulie_actuator.cpus import CpuHandler
 from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.journal import Journal
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.sysfs import SysfsTree
-from joulie_actuator.protocol import ReadCpu, SetCpuCap, SetCpuClasses, SetThrottle
+from joulie_actuator.protocol import ReadCpu, SetCoreLimits, SetCpuCap, SetCpuClasses, SetThrottle
 from joulie_actuator.settings import ActuatorSettings
 from joulie_testing.agent.kernel.mount import mounted, why_not
 from joulie_testing.agent.machine_spec import PLATFORMS
@@ -32,6 +32,11 @@ CLASSES = (
         "fast": CpuClassControls(cpus="4-7", min_khz=2_500_000, disabled_idle_states=("C6",)),
     },
     {"fast": CpuClassControls(cpus="0-7", min_khz=2_000_000, max_khz=3_000_000, governor=Governor.PERFORMANCE)},
+)
+CORE_LIMITS = (
+    (),
+    (CoreFrequencyLimit(cpus="0-1", max_khz=1_800_000), CoreFrequencyLimit(cpus="6", max_khz=2_800_000)),
+    (CoreFrequencyLimit(cpus="0-7", max_khz=2_200_000),),
 )
 
 
@@ -51,6 +56,7 @@ def _control_until_killed(settings, ready):
             handler.execute(SetCpuCap(cap_watts_per_package=dice.randrange(40, 150), lease_s=60))
             handler.execute(SetThrottle(throttle_pct=dice.choice([0, 10, 50, 100]), lease_s=60))
             handler.execute(SetCpuClasses(classes=dice.choice(CLASSES), lease_s=60))
+            handler.execute(SetCoreLimits(limits=dice.choice(CORE_LIMITS), lease_s=60))
 
 
 def _kill_at_a_random_point(settings, dice):

@@ -2,6 +2,7 @@ import pytest
 
 from joulie_actuator.cpu_class_protocol import (
     ClassControl,
+    CoreFrequencyLimit,
     CpuClassControls,
     CpuClassState,
     Governor,
@@ -22,6 +23,7 @@ from joulie_actuator.protocol import (
     ReadCpu,
     ReadGpu,
     Restore,
+    SetCoreLimits,
     SetCpuCap,
     SetCpuClasses,
     SetCpuTuning,
@@ -73,6 +75,7 @@ REQUESTS = [
     (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Subsystem.CPU),
     (SetCpuClasses(classes=CLASSES, lease_s=60), Subsystem.CPU),
     (SetCpuClasses(classes={}, lease_s=60), Subsystem.CPU),
+    (SetCoreLimits(limits=(CoreFrequencyLimit(cpus="0-3,8", max_khz=2_000_000),), lease_s=10), Subsystem.CPU),
     (SetInterrupts(controllable=("*",), lease_s=60), Subsystem.INTERRUPTS),
     (SetInterrupts(controllable=(), claims=CLAIMS, sinks="0", isolated="2-7", lease_s=60), Subsystem.INTERRUPTS),
     (Restore(subsystem=Subsystem.INTERRUPTS), Subsystem.INTERRUPTS),
@@ -110,6 +113,7 @@ def test_a_request_is_one_line_about_one_subsystem(request_, subsystem):
         (SetGpuCaps(caps_mw={"a": 1}, lease_s=60), LeaseKind.POWER),
         (SetGpuClocks(clocks_mhz={}, lease_s=60), LeaseKind.POWER),
         (SetCpuClasses(classes={}, lease_s=60), LeaseKind.CLASSES),
+        (SetCoreLimits(limits=(), lease_s=10), LeaseKind.CORE_LIMITS),
         (SetGpuClassClocks(clocks_mhz={}, lease_s=60), LeaseKind.CLASSES),
         (SetInterrupts(controllable=(), lease_s=60), LeaseKind.INTERRUPTS),
     ],

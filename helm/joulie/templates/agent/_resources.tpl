@@ -70,6 +70,10 @@ use or API token; nothing of the host is writable but its state directory.
       value: /var/run/nri/nri.sock
     - name: ACTUATOR_SOCKET
       value: /run/joulie/actuator.sock
+    {{- if eq (include "joulie.classLimits.mode" .) "Enforce" }}
+    - name: CLASS_LIMITS
+      value: Enforce
+    {{- end }}
     - name: API_SOCKET
       value: /run/joulie/resources.sock
     # The node agent's group.

@@ -5,6 +5,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
 from joulie_core.containers.idset import Cpus, InvalidIdListError
 from joulie_core.control.cpu_frequency import FrequencyName
@@ -13,6 +14,8 @@ from joulie_core.control.throttle_plan import ThrottleOrder
 #: Classes in one request, and idle states in one class.
 MOST_CLASSES: Final = 64
 MOST_IDLE_STATES: Final = 16
+#: Groups of cores in one request.
+MOST_CORE_LIMITS: Final = 4096
 
 
 class Governor(StrEnum):
@@ -39,6 +42,13 @@ EppText = Annotated[
 ]
 
 
+def _check_list(cpus: str) -> None:
+    try:
+        Cpus.parse(cpus)
+    except InvalidIdListError as error:
+        raise ValueError(str(error)) from error
+
+
 class CpuClassControls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The CPUs of one class and their controls; a control that is None or empty has its original.
 
@@ -62,10 +72,29 @@ class CpuClassControls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     throttle_order: ThrottleOrder = ThrottleOrder.STANDARD
 
     def __post_init__(self) -> None:
-        try:
-            Cpus.parse(self.cpus)
-        except InvalidIdListError as error:
-            raise ValueError(str(error)) from error
+        _check_list(self.cpus)
+
+
+class CoreFrequencyLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The highest frequency of CPUs by the class of the containers that have them alone.
+
+    Raises:
+        ValueError: `cpus` is no list of CPUs.
+    """
+
+    cpus: CpuList
+    max_khz: Khz
+
+    def __post_init__(self) -> None:
+        _check_list(self.cpus)
+
+
+class FailedCores(msgspec.Struct, frozen=True, kw_only=True):
+    """CPUs of a frequency policy whose limit could not be set or lifted; what it is now is not known."""
+
+    #: In the list format of the kernel.
+    cpus: str
+    failure: HardwareFailure
 
 
 class ClassControl(StrEnum):

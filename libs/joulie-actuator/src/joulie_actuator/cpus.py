@@ -10,10 +10,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from joulie_actuator import class_report, cpu_caps, results
+from joulie_actuator import class_report, core_limit_report, cpu_caps, results
 from joulie_actuator.class_abilities import class_abilities
 from joulie_actuator.class_controls import ClassAssignment
 from joulie_actuator.class_report import ABSENT
+from joulie_actuator.core_limits import CoreFrequencyLimits
 from joulie_actuator.frequency_arbiter import FrequencyArbiter, Tuning
 from joulie_actuator.frequency_sampler import FrequencySampler
 from joulie_actuator.hardware import cpuinfo, hsmp, rapl
@@ -30,20 +31,29 @@ from joulie_actuator.protocol import (
     DescribeCpu,
     LeaseKind,
     ReadCpu,
+    SetCoreLimits,
     SetCpuCap,
     SetCpuClasses,
     SetCpuTuning,
     SetThrottle,
 )
 from joulie_actuator.reasons import Reason
-from joulie_actuator.replies import CpuClassesReport, CpuDescription, CpuReadings, PolicyReading, Reply, RestoreReport
+from joulie_actuator.replies import (
+    CoreLimitsReport,
+    CpuClassesReport,
+    CpuDescription,
+    CpuReadings,
+    PolicyReading,
+    Reply,
+    RestoreReport,
+)
 from joulie_actuator.tuning import TUNING, tuning_outcome
 from joulie_core.control_result import ControlResult
 
 DVFS: Final = "dvfs"
 DISCOVERY_INTERVAL_S: Final = 60.0
 
-CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | ReadCpu | DescribeCpu
+CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | SetCoreLimits | ReadCpu | DescribeCpu
 _NO_ZONE: Final = "a package without a power zone"
 _NO_POLICIES: Final = HardwareFailure(Reason.NO_INTERFACE, "no cpufreq policy")
 
@@ -87,10 +97,15 @@ class CpuHandler:
                 return self._tune(Tuning(request.epp, request.uncore_max_khz))
             case SetCpuClasses(classes=classes):
                 return self._classify(ClassAssignment(classes))
-            case ReadCpu(power_only=power_only):
-                return self._read_power() if power_only else self._read_all()
-            case DescribeCpu():
-                return self._describe()
+            case SetCoreLimits(limits=limits):
+                return self._limit_cores(CoreFrequencyLimits(limits))
+            case ReadCpu() | DescribeCpu():
+                return self._look(request)
+
+    def _look(self, request: ReadCpu | DescribeCpu) -> Reply:
+        if isinstance(request, DescribeCpu):
+            return self._describe()
+        return self._read_power() if request.power_only else self._read_all()
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
         """Restore knobs, by key; with all that are managed, what the clients want ends."""
@@ -202,6 +217,14 @@ class CpuHandler:
             self._discover()
         applied = self._arbiter.set_classes(self.writer, self._cpus, classes)
         return class_report.report(self._cpus, classes, applied)
+
+    def _limit_cores(self, limits: CoreFrequencyLimits) -> CoreLimitsReport:
+        if isinstance(self.writer, HardwareFailure):
+            return CoreLimitsReport(failure=self.writer)
+        if self._plugged():
+            self._discover()
+        applied = self._arbiter.set_core_limits(self.writer, self._cpus, limits)
+        return core_limit_report.report(self._cpus, limits, applied)
 
     def _plugged(self) -> bool:
         """Return whether CPUs have come or gone since the last discovery."""

@@ -35,6 +35,8 @@ OVERDUE_S: Final = 60.0
 #: How long a request may find out which files block; then it fails as a whole, before its client stops waiting.
 REQUEST_S: Final = CALL_S + 3.0
 _NEVER: Final = float("-inf")
+#: What a restore of the controller leaves.
+_OF_CLASSES: Final = frozenset({LeaseKind.CLASSES, LeaseKind.CORE_LIMITS})
 
 
 class SubsystemHandler(Protocol):
@@ -169,8 +171,8 @@ class SubsystemExecutor:
         self._end_expired()
         self._failed = frozenset()
         try:
-            if keep_classes and LeaseKind.CLASSES in self._live():
-                ended = self._keep("requested", frozenset({LeaseKind.CLASSES}))
+            if keep_classes and (kept := self._live() & _OF_CLASSES):
+                ended = self._keep("requested", kept)
                 left = self._due() - {knob.key for knob in ended.knobs}
                 others = self._restore("requested", left).knobs if left else ()
                 return RestoreReport(knobs=(*ended.knobs, *others))

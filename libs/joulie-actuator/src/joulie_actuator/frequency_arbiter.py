@@ -1,8 +1,8 @@
 """The one place that decides on the frequencies of CPUs, and on what else CPU classes control.
 
-Several clients want something of the same knobs: the throttle and tuning of the power loop, and CPU classes. What each
-wants is kept here and combined at every request, so that one of them can end without the others. Controls that nothing
-wants any more have their originals.
+Several clients want something of the same knobs: the throttle and tuning of the power loop, CPU classes, and limits of
+cores by the class of their containers. What each wants is kept here and combined at every request, so that one of them
+can end without the others. Controls that nothing wants any more have their originals.
 
 The order of writes is: governors, preferences, governor `performance`, then limits. Under that governor some drivers
 force the preference, which must not be taken for an external value. A lower limit is written before the upper one
@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from joulie_actuator import class_controls, results
 from joulie_actuator.class_controls import NO_CLASSES, ClassAssignment, ClassKnob, Shortages
+from joulie_actuator.core_limits import NO_CORE_LIMITS, CoreFrequencyLimits
 from joulie_actuator.hardware import class_knobs, cpu_tuning, cpufreq
 from joulie_actuator.hardware.class_knobs import GOVERNOR_CODES, IDLE_KEYS
 from joulie_actuator.hardware.cpu_tuning import EPP_KEYS, UNCORE_KEYS
@@ -68,6 +69,7 @@ class FrequencyArbiter:
         self.throttle_pct = 0.0
         self.tuning = NO_TUNING
         self.classes = NO_CLASSES
+        self.core_limits = NO_CORE_LIMITS
         self._decisions: Mapping[str, FrequencyDecision] = {}
 
     def throttled_by_class(self, cpus: HostCpus) -> dict[str, int]:
@@ -104,17 +106,28 @@ class FrequencyArbiter:
         self.classes = classes
         return self._apply(writer, cpus)
 
+    def set_core_limits(self, writer: JournaledWriter, cpus: HostCpus, limits: CoreFrequencyLimits) -> Applied:
+        """Write the frequency limits with those of cores by the class of their containers."""
+        self.core_limits = limits
+        applied = Applied(decisions=self._decide(writer, cpus.policies, self.throttle_pct))
+        self._limit(writer, cpus, applied)
+        self._decisions = applied.decisions
+        return applied
+
     def keep(self, writer: JournaledWriter, cpus: HostCpus, leases: frozenset[LeaseKind]) -> Applied:
         """Forget what other leases hold: rewrite what is shared, and restore the rest."""
         if LeaseKind.POWER not in leases:
             self.throttle_pct, self.tuning = 0.0, NO_TUNING
         if LeaseKind.CLASSES not in leases:
             self.classes = NO_CLASSES
+        if LeaseKind.CORE_LIMITS not in leases:
+            self.core_limits = NO_CORE_LIMITS
         return self._apply(writer, cpus)
 
     def forget(self) -> None:
         """Forget what all clients want."""
         self.throttle_pct, self.tuning, self.classes = 0.0, NO_TUNING, NO_CLASSES
+        self.core_limits = NO_CORE_LIMITS
 
     def knobs(self, cpus: HostCpus, keys: Iterable[str]) -> dict[str, Knob | HardwareFailure]:
         """Return the knobs among `keys` that the machine has."""
@@ -167,6 +180,7 @@ class FrequencyArbiter:
             base_khz=policy.base_khz,
             classes=classes,
             administrator_khz=found if isinstance(found, int) else None,
+            core_limit_khz=self.core_limits.of(policy.cpus),
         )
 
     def _prefer(self, writer: JournaledWriter, cpus: HostCpus, applied: Applied) -> None:

@@ -15,7 +15,9 @@ import msgspec
 
 from joulie_actuator.cpu_class_protocol import (
     MOST_CLASSES,
+    MOST_CORE_LIMITS,
     ClassName,
+    CoreFrequencyLimit,
     CpuClassControls,
     CpuList,
 )
@@ -64,6 +66,8 @@ class LeaseKind(StrEnum):
     POWER = "power"
     #: CPU classes, of the resource manager; clocks of GPUs by the class of their holders, of the controller.
     CLASSES = "classes"
+    #: Limits of cores by the class of their containers, of the resource manager.
+    CORE_LIMITS = "core_limits"
     #: CPUs of interrupts, of the resource manager.
     INTERRUPTS = "interrupts"
 
@@ -116,6 +120,24 @@ class SetCpuClasses(_Request, frozen=True, tag="set_cpu_classes"):
         sets = [Cpus.parse(controls.cpus) for controls in self.classes.values()]
         if len(union(sets)) != sum(map(len, sets)):
             raise ValueError("a CPU has two classes")
+
+
+class SetCoreLimits(_Request, frozen=True, tag="set_core_limits"):
+    """Limit the frequency of CPUs by the class of the containers that have them alone, in place of all such limits.
+
+    The lowest of this, of the CPU's class, of a throttle and of what an administrator has set is in force.
+
+    Raises:
+        ValueError: a CPU has two limits.
+    """
+
+    limits: Annotated[tuple[CoreFrequencyLimit, ...], msgspec.Meta(max_length=MOST_CORE_LIMITS)]
+    lease_s: LeaseS
+
+    def __post_init__(self) -> None:
+        sets = [Cpus.parse(each.cpus) for each in self.limits]
+        if len(union(sets)) != sum(map(len, sets)):
+            raise ValueError("a CPU has two limits")
 
 
 class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
@@ -175,7 +197,7 @@ class Restore(_Request, frozen=True, tag="restore"):
     """Restore everything that is managed in a subsystem."""
 
     subsystem: Subsystem
-    #: Leave what has the lease of classes in force.
+    #: Leave what has the lease of classes, or of limits of cores, in force.
     keep_classes: bool = False
 
 
@@ -214,6 +236,7 @@ Setting: TypeAlias = (
     | SetThrottle
     | SetCpuTuning
     | SetCpuClasses
+    | SetCoreLimits
     | SetGpuCaps
     | SetGpuClocks
     | SetGpuClassClocks
@@ -240,6 +263,8 @@ def lease_of(request: Setting) -> LeaseKind:
     match request:
         case SetCpuClasses() | SetGpuClassClocks():
             return LeaseKind.CLASSES
+        case SetCoreLimits():
+            return LeaseKind.CORE_LIMITS
         case SetInterrupts():
             return LeaseKind.INTERRUPTS
         case _:

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from joulie_actuator.cpu_class_protocol import ClassAbilities, CpuClassState
+from joulie_actuator.cpu_class_protocol import ClassAbilities, CpuClassState, FailedCores
 from joulie_actuator.hardware.cpuinfo import HostFacts
 from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.gpu.driver import GpuDeviceInfo
@@ -40,6 +40,14 @@ class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
     not_restored: tuple[RestoredKnob, ...] = ()
     #: What else is worth knowing, such as external values that were overwritten.
     message: str = ""
+
+
+class CoreLimitsReport(_Reply, frozen=True, tag="core_limits"):
+    """Outcome of `SetCoreLimits`; every limit that it does not name as failed is set, or lifted."""
+
+    failed: tuple[FailedCores, ...] = ()
+    #: Why nothing could be set or lifted; None where it could.
+    failure: HardwareFailure | None = None
 
 
 class InterruptsReport(_Reply, frozen=True, tag="interrupts"):
@@ -191,6 +199,7 @@ Reply: TypeAlias = (
     ControlOutcome
     | RestoreReport
     | CpuClassesReport
+    | CoreLimitsReport
     | InterruptsReport
     | CpuReadings
     | GpuReadings

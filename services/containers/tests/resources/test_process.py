@@ -15,13 +15,13 @@ from joulie_actuator.protocol import Subsystem
 from joulie_actuator.server import Admission, Server
 from joulie_actuator.settings import ActuatorSettings
 from joulie_actuator.subsystems import HostSubsystems
-from joulie_api.settings import read_settings
+from joulie_api.settings import SettingsError, read_settings
 from joulie_containers.nri.proto import nri_pb2 as nri
 from joulie_containers.resource_api.cluster import serve_cluster
 from joulie_containers.resource_api.config import ConfigClient
 from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_containers.resource_api.transport import ResourceApiError
-from joulie_containers.resources import core_limits, process
+from joulie_containers.resources import core_limit_enforcement, core_limits, process
 from joulie_containers.resources.settings import ResourcesSettings
 from joulie_containers.resources.sole import NotAloneError
 from joulie_core.containers.annotations import DOMAIN
@@ -483,6 +483,50 @@ LIMITED = (
 
 def ceiling_khz(host, cpu):
     return int((host.root / f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq").read_text())
+
+
+async def test_cores_are_limited_by_class_and_free_before_another_container_has_them(host, actuator, monkeypatch):
+    monkeypatch.setattr(core_limit_enforcement, "STEP_S", 0.01)
+    monkeypatch.setattr(core_limit_enforcement, "SETTLED_S", 0.1)
+    socket, machine = actuator
+    file = host.root / "policy.yaml"
+    types = [{"name": "own", "namespaces": ["default"], "preferNewBalloons": True}]
+    spec = {"reservedResources": {"cpu": "cpuset:0"}, "balloonTypes": types}
+    file.write_text(json.dumps({"apiVersion": "joulie.io/v1alpha1", "kind": "BalloonsPolicy", "spec": spec}))
+    settings = {"POLICY": "balloons", "CONFIG_FILE": str(file), "ACTUATOR_SOCKET": socket, "CLASS_LIMITS": "Enforce"}
+    async with host.process(**settings) as running:
+        for turn in range(3):
+            slow, fast = f"slow-{turn}", f"fast-{turn}"
+            cpus = await add(host, slow, {WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "50%"})
+            await host.until(lambda cpus=cpus: {ceiling_khz(host, cpu) for cpu in cpus} == {2_400_000})
+            assert {ceiling_khz(host, cpu) for cpu in set(range(8)) - {*cpus}} == {3_500_000}
+            series = await running.series()
+            assert series["joulie_class_limit_set_cpus",] == 4
+            described = json.loads((await running.get("/debug/placements"))[1])["coreLimits"]
+            assert {each["setKhz"] for each in described} == {2_400_000}
+            await host.node.runtime.stop_container(slow)
+            assert await add(host, fast, {WORKLOAD_CLASS: "performance"}) == cpus
+            # As soon as the runtime has its answer.
+            assert {ceiling_khz(host, cpu) for cpu in range(8)} == {3_500_000}
+            await host.node.runtime.stop_container(fast)
+        assert (await running.series())["joulie_class_limit_core_late_total",] == 0
+        cpus = await add(host, "last", {WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "50%"})
+        await host.until(lambda: {ceiling_khz(host, cpu) for cpu in cpus} == {2_400_000})
+    # Without the resource manager the limits end with their lease.
+    assert machine.executors[Subsystem.CPU].stop(time.monotonic() + 5)
+    assert {ceiling_khz(host, cpu) for cpu in range(8)} == {3_500_000}
+
+
+async def add(host, name, annotations):
+    """Let a pod with one container of four CPUs run; return its CPUs as the reply to its creation has them."""
+    await host.node.runtime.run_pod(host.node.pod(name, annotations=annotations))
+    await host.node.add(host.node.container(name, pod=name, milli=4000))
+    return Cpus.parse(host.cpus()[name])
+
+
+async def test_limits_of_cores_are_not_set_without_an_actuator():
+    with pytest.raises(SettingsError, match="CLASS_LIMITS is Enforce and ACTUATOR_SOCKET is not set"):
+        read_settings(ResourcesSettings, {"CLASS_LIMITS": "Enforce"})
 
 
 async def test_containers_read_their_cpus_and_memory_nodes_by_kind(node, tmp_path):

@@ -1,7 +1,8 @@
 """The frequency arbiter: which frequency limits CPU classes, a throttle and an administrator leave to each CPU.
 
-The ceiling of a frequency policy is the lowest of class, throttle and administrator; its floor is the highest minimum
-of a class that is not above the ceiling. A throttle takes policies in the order of their classes.
+The ceiling of a frequency policy is the lowest of class, throttle, limit by class of its containers and administrator;
+its floor is the highest minimum of a class that is not above the ceiling. A throttle takes policies in the order of
+their classes.
 
 Hardware has one limit per frequency policy. Where the CPUs of one policy have several classes, the highest ceiling
 counts, CPUs without a class having none, and the class that a throttle takes last decides on all else; what the others
@@ -85,6 +86,8 @@ class ClassifiedPolicy:
     classes: tuple[FrequencyClass, ...] = (NO_CLASS,)
     #: The upper limit that was found; None where there is none or it is not known.
     administrator_khz: int | None = None
+    #: The limit of all its CPUs by the class of the containers that have them alone; None where one of them has none.
+    core_limit_khz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,9 @@ class Shortfall:
 class FrequencyDecision:
     """Frequency limits to put in force on one policy, in kHz."""
 
-    #: The lowest of classes, throttle, administrator and hardware.
+    #: The lowest of classes, throttle, limit by class, administrator and hardware.
     ceiling_khz: int
-    #: The upper limit to write, of classes and throttle; None where neither limits.
+    #: The upper limit to write, of classes, throttle and limit by class; None where none limits.
     limit_khz: int | None
     #: The lower limit to write; None where no class has one.
     floor_khz: int | None
@@ -145,7 +148,8 @@ def _decide(
 ) -> FrequencyDecision:
     ceilings = {each.name: _ceiling(policy, each, turbo) for each in policy.classes}
     class_khz = max((khz for khz, _ in ceilings.values()), default=policy.highest_khz)
-    limits = [khz for khz in (class_khz if class_khz < policy.highest_khz else None, throttle_khz) if khz is not None]
+    wanted = (class_khz if class_khz < policy.highest_khz else None, throttle_khz, _core_limit(policy))
+    limits = [khz for khz in wanted if khz is not None]
     limit_khz = min(limits, default=None)
     administrator = policy.highest_khz if policy.administrator_khz is None else policy.administrator_khz
     ceiling_khz = min([administrator, policy.highest_khz, *limits])
@@ -173,6 +177,11 @@ def _decide(
         leading=leading,
         shortfalls=tuple(shortfalls),
     )
+
+
+def _core_limit(policy: ClassifiedPolicy) -> int | None:
+    khz = policy.core_limit_khz
+    return None if khz is None or khz >= policy.highest_khz else max(khz, policy.lowest_khz)
 
 
 def _unknown(bound: FrequencyBound, found: Mapping[str, tuple[int | None, bool]]) -> list[Shortfall]:

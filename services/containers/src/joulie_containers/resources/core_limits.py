@@ -1,18 +1,19 @@
-"""Follows the limits that the cores of this machine would have by class. Writes nothing.
+"""Follows the limits that the cores of this machine have, or would have, by class. Writes nothing.
 
 Source: docs/decisions/0067-class-limits-on-cores.md.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from joulie_actuator.hardware import cpufreq
 from joulie_actuator.hardware.cpufreq import FrequencyRequest
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.hardware.sysfs import SysfsTree, parse_cpu_list
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.class_caps.core_limits import (
     CoreFrequencies,
     CoreHolder,
@@ -44,7 +45,7 @@ class CoreLimitState:
 
 
 class CoreLimits:
-    """The limits that the groups of cores would have by class, as `step` has last found them.
+    """The limits that the groups of cores have, or would have, by class, as `step` has last found them.
 
     Args:
         tree: the host's /sys.
@@ -62,6 +63,14 @@ class CoreLimits:
         self._stepped_s: float | None = None
         self.state = CoreLimitState()
 
+    def allowed(self) -> Mapping[Cpus, AllowedSlowdown]:
+        """Return what the containers of each group allow now, above nothing; none before the machine was read."""
+        if self._machine is None:
+            return {}
+        holders = self._holders()
+        found = {group: held_slowdown(group, holders_of(group, holders)) for group in self._machine.groups}
+        return {group: each for group, each in found.items() if isinstance(each, AllowedSlowdown)}
+
     def use_topology(self, topology: HardwareTopology) -> None:
         """Follow changed hardware; its frequency policies are read at the next step."""
         self._topology, self._machine = topology, None
@@ -72,12 +81,17 @@ class CoreLimits:
             await self.step(time.monotonic())
             await asyncio.sleep(INTERVAL_S)
 
-    async def step(self, now_s: float) -> None:
-        """Look at the placements once; `now_s` is of a clock that does not go back."""
+    async def step(self, now_s: float, limited: Collection[Cpus] = ()) -> None:
+        """Look at the placements once.
+
+        Args:
+            now_s: seconds of a clock that does not go back.
+            limited: groups whose ceiling is, or may be, the limit itself.
+        """
         topology, holders, machine = self._topology, self._holders(), self._machine
         if machine is None:
             machine = await asyncio.to_thread(_Machine.read, self._tree, topology)
-        limits = await asyncio.to_thread(machine.limits, holders)
+        limits = await asyncio.to_thread(machine.limits, holders, limited)
         if topology is not self._topology:
             return  # changed meanwhile; the next step reads it
         self._machine = machine
@@ -88,21 +102,24 @@ class CoreLimits:
 
 
 def core_holders(
-    containers: Mapping[ContainerId, ContainerInfo], placements: Mapping[ContainerId, Placement]
+    containers: Mapping[ContainerId, ContainerInfo],
+    placements: Mapping[ContainerId, Placement],
+    left_over: Cpus = EMPTY,
 ) -> tuple[CoreHolder, ...]:
     """Return the containers that have CPUs alone; none where one is not placed, since that may run on every CPU.
 
     Args:
         containers: all of the node that the runtime has reported.
         placements: those of the policy.
+        left_over: CPUs given to one container that others may still be running on.
     """
     found = []
     for name, info in containers.items():
         placement = placements.get(name)
         if placement is None or not placement.cpus:
             return ()
-        if placement.exclusive:
-            found.append(CoreHolder(info.title, placement.exclusive, stated_slowdown(info.pod.annotations)))
+        if alone := placement.exclusive - left_over:
+            found.append(CoreHolder(info.title, alone, stated_slowdown(info.pod.annotations)))
     return tuple(found)
 
 
@@ -124,16 +141,18 @@ class _Machine:
         policies = {cpus & topology.online: request for cpus, request in found if cpus & topology.online}
         return cls(tree, core_groups(topology.cores.values(), policies), IdSet(topology.cores), policies)
 
-    def limits(self, holders: Sequence[CoreHolder]) -> tuple[CoreLimit, ...]:
-        """Return the limit of each group."""
-        return tuple(self._limit(group, holders_of(group, holders)) for group in self.groups)
+    def limits(self, holders: Sequence[CoreHolder], limited: Collection[Cpus]) -> tuple[CoreLimit, ...]:
+        """Return the limit of each group; of those that are limited, the ceiling says nothing."""
+        return tuple(self._limit(group, holders_of(group, holders), limited=group in limited) for group in self.groups)
 
-    def _limit(self, group: Cpus, holders: Sequence[CoreHolder]) -> CoreLimit:
+    def _limit(self, group: Cpus, holders: Sequence[CoreHolder], *, limited: bool) -> CoreLimit:
         cores, titles = len(group & self.cores), tuple(each.title for each in holders)
         allowed = held_slowdown(group, holders)
         if isinstance(allowed, CoreLimitReason):
             return CoreLimit(group, cores, allowed, titles)
         frequencies = self._frequencies(group)
+        if limited and frequencies is not None:
+            frequencies = replace(frequencies, ceiling_khz=frequencies.highest_khz)
         limit = frequency_limit(allowed, frequencies)
         if isinstance(limit, CoreLimitReason):
             return CoreLimit(group, cores, limit, titles, frequencies=frequencies)

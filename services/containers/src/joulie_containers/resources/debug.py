@@ -7,6 +7,7 @@ from aiohttp import web
 
 from joulie_containers.nri.connection import NriState
 from joulie_containers.resources.configuration import Configuration
+from joulie_containers.resources.core_limit_enforcement import CoreLimitEnforcement
 from joulie_containers.resources.core_limits import CoreLimits
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import PlacementEngine
@@ -34,7 +35,11 @@ class DescribedManager(Protocol):
 
     @property
     def core_limits(self) -> CoreLimits:
-        """The limits that cores would have by class."""
+        """The limits that cores have, or would have, by class."""
+
+    @property
+    def core_enforcement(self) -> CoreLimitEnforcement | None:
+        """Those that are set; None where none is."""
 
     @property
     def interrupts(self) -> InterruptController:
@@ -96,8 +101,16 @@ class PlacementsDebug:
             "cpuClasses": {name: str(cpus) for name, cpus in engine.cpu_classes.items()},
             "cpuClassesProblem": self._manager.classes.shortfall,
             "interrupts": self._interrupts(),
-            "coreLimits": [_core_limit(each) for each in self._manager.core_limits.state.limits if each.holders],
+            "coreLimits": self._core_limits(),
         }
+
+    def _core_limits(self) -> list[dict[str, Any]]:
+        enforced = self._manager.core_enforcement
+        set_khz = {} if enforced is None else enforced.limited
+        found = {each.cpus: each for each in self._manager.core_limits.state.limits}
+        shown = [_core_limit(each, set_khz.get(cpus)) for cpus, each in found.items() if each.holders]
+        # Those of groups that are gone: they are still to be lifted.
+        return shown + [{"cpus": str(cpus), "setKhz": khz} for cpus, khz in set_khz.items() if cpus not in found]
 
     def _interrupts(self) -> dict[str, Any]:
         interrupts = self._manager.interrupts
@@ -131,13 +144,14 @@ class PlacementsDebug:
         }
 
 
-def _core_limit(found: CoreLimit) -> dict[str, Any]:
+def _core_limit(found: CoreLimit, set_khz: int | None) -> dict[str, Any]:
     frequencies = found.frequencies
     return {
         "cpus": str(found.cpus),
         "containers": found.holders,
         "reason": found.reason,
         "limitKhz": found.limit_khz,
+        "setKhz": set_khz,
         "ceilingKhz": frequencies.ceiling_khz if frequencies else None,
         "highestKhz": frequencies.highest_khz if frequencies else None,
     }

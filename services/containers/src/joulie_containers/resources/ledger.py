@@ -200,6 +200,17 @@ class Ledger:
         """Whether there is a container whose values are not in force as far as known."""
         return bool(self._pending)
 
+    @property
+    def left_over(self) -> Cpus:
+        """Exclusive CPUs that containers are to leave and may still be running on.
+
+        Without those of a container that is being created: it starts with what the reply has.
+        """
+        return union(cpus for name, cpus in self._left_over().items() if not self._is_new(name))
+
+    def _is_new(self, container: ContainerId) -> bool:
+        return container in self._not_running and not self._entries[container].revision
+
     def reply_to_creation(self, created: ContainerId) -> Sequence[SentUpdate]:
         """Return the updates of others for the reply that creates a container with what is wanted."""
         updates = self._updates(strict=True, without=created)

@@ -28,6 +28,7 @@ from joulie_containers.resources.configuration import (
     PolicyHost,
 )
 from joulie_containers.resources.controllers import CreationControllers, values_of
+from joulie_containers.resources.core_limit_enforcement import CoreLimitEnforcement
 from joulie_containers.resources.core_limits import CoreLimits, core_holders
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import Configured, PlacementEngine
@@ -43,7 +44,7 @@ from joulie_containers.resources.resource_file_directory import ResourceFileDire
 from joulie_containers.resources.resource_files import ResourceFiles
 from joulie_containers.resources.settings import ResourcesSettings
 from joulie_containers.resources.translate import ContainerReader, memory_bytes
-from joulie_containers.resources.updates import Updater
+from joulie_containers.resources.updates import Updater, nothing_to_settle
 from joulie_containers.resources.usage import UsageReader
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
@@ -67,6 +68,7 @@ class ResourceManager:
         topology: the node.
         registry: takes the metrics.
         actuator: applies CPU classes and moves interrupts; None without one.
+        core_actuator: sets limits of cores by class, and has no other requests; None where they are shown only.
         recorder: records Events; None without a node agent.
     """
 
@@ -78,6 +80,7 @@ class ResourceManager:
         *,
         actuator: RequestExecutor | None,
         recorder: EventRecorder | None,
+        core_actuator: RequestExecutor | None = None,
     ) -> None:
         self._settings = settings
         self._sys = SysfsTree(Path(settings.host_root) / "sys")
@@ -104,8 +107,14 @@ class ResourceManager:
             classes_of=self._controllers.classes_of,
         )
         self.core_limits = CoreLimits(
-            self._sys, topology, lambda: core_holders(self.engine.containers, self.engine.placements)
+            self._sys,
+            topology,
+            lambda: core_holders(self.engine.containers, self.engine.placements, self.engine.ledger.left_over),
         )
+        self.core_enforcement: CoreLimitEnforcement | None = None
+        if core_actuator is not None:
+            self.core_enforcement = CoreLimitEnforcement(core_actuator, self.core_limits, self._all_placed)
+        settle = nothing_to_settle if self.core_enforcement is None else self.core_enforcement.settle
         self.files: ResourceFiles | None = None
         if settings.export_host_dir:
             directory = ResourceFileDirectory(Path(settings.state_dir))
@@ -120,12 +129,13 @@ class ResourceManager:
             on_configure=self._on_configure,
             updates_wanted=self._wake_updater,
             files=self.files,
+            before_reply=settle,
         )
         endpoint = nri_endpoint(
             os.environ, path=Path(settings.nri_socket), name=settings.plugin_name, index=settings.plugin_index
         )
         self.connection = NriConnection(self.pipeline, endpoint)
-        self.updater = Updater(ledger, self.connection, self._title)
+        self.updater = Updater(ledger, self.connection, self._title, settle)
         self.reports.on_event = self.pipeline.policy_event
         self.configuration = Configuration(
             policy_definition(settings.policy),
@@ -314,6 +324,10 @@ class ResourceManager:
 
     def _on_class_report(self, states: Mapping[str, CpuClassState]) -> None:
         self._class_events.note(states, self.engine.containers, self.engine.placements)
+
+    def _all_placed(self) -> bool:
+        """Return whether the runtime asks before it creates containers, and each that may run is placed."""
+        return self.connection.state.registered and self.engine.synchronized and not self.pipeline.has_unplaced
 
     def _wake_updater(self) -> None:
         self.updater.wake()

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from joulie_api.metrics import NodeSeriesCollector, Registry, counter, gauge
 from joulie_containers.nri.connection import NriState
+from joulie_containers.resources.core_limit_enforcement import CoreLimitEnforcement
 from joulie_containers.resources.core_limits import CoreLimits, CoreLimitState
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import PlacementEngine
@@ -56,7 +57,11 @@ class MeasuredManager(Protocol):
 
     @property
     def core_limits(self) -> CoreLimits:
-        """The limits that cores would have by class."""
+        """The limits that cores have, or would have, by class."""
+
+    @property
+    def core_enforcement(self) -> CoreLimitEnforcement | None:
+        """Those that are set; None where none is."""
 
     @property
     def files(self) -> ResourceFiles | None:
@@ -107,6 +112,8 @@ def resource_series(manager: MeasuredManager) -> Iterator[Metric]:
     yield from _container_series(manager)
     yield from _zone_series(manager)
     yield from _core_limit_series(manager.core_limits.state)
+    if manager.core_enforcement is not None:
+        yield from _core_enforcement_series(manager.core_enforcement)
 
 
 def _process_series(manager: MeasuredManager) -> Iterator[Metric]:
@@ -267,14 +274,42 @@ def _core_limit_series(state: CoreLimitState) -> Iterator[Metric]:
         cores["false" if each.limit_khz is None else "true", each.reason] += each.cores
     yield gauge(
         "joulie_class_limit_cores",
-        "Physical cores by whether the class of the containers that have them alone would limit them, and why; nothing "
-        "is set.",
+        "Physical cores by whether the class of the containers that have them alone would limit them, and why, also "
+        "where nothing is set.",
         ("limited", "reason"),
         cores.items(),
     )
     yield counter(
         "joulie_class_limit_core_seconds_total",
-        "Time of cores that would have been limited by class, in seconds, over the cores of the node.",
+        "Time of cores that were, or would have been, limited by class, in seconds, over the cores of the node.",
         (),
         [((), state.limited_core_s)],
+    )
+
+
+def _core_enforcement_series(enforced: CoreLimitEnforcement) -> Iterator[Metric]:
+    yield gauge(
+        "joulie_class_limit_set_cpus",
+        "CPUs whose frequency is, or may be, limited by class now.",
+        (),
+        [((), sum(map(len, enforced.limited)))],
+    )
+    yield gauge(
+        "joulie_class_limit_without_consent_cpus",
+        "CPUs whose frequency is still limited by class although not all that have them consent; above 0 only while a "
+        "limit cannot be lifted.",
+        (),
+        [((), len(enforced.without_consent))],
+    )
+    yield counter(
+        "joulie_class_limit_core_lifts_total",
+        "Limits of groups of cores by class that were lifted.",
+        (),
+        [((), enforced.counts.lifts)],
+    )
+    yield counter(
+        "joulie_class_limit_core_late_total",
+        "Replies and updates that did not wait any longer for a limit by class to be lifted.",
+        (),
+        [((), enforced.counts.late)],
     )

@@ -8,6 +8,7 @@ Source: docs/decisions/0014-container-resources.md.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -31,7 +32,7 @@ from joulie_containers.nri.proto.nri_pb2 import (
 from joulie_containers.resources.engine import Configured, PlacementEngine
 from joulie_containers.resources.settings import OnDeadline
 from joulie_containers.resources.translate import PRESENT, ContainerReader, pod_info
-from joulie_containers.resources.updates import add_updates
+from joulie_containers.resources.updates import add_updates, nothing_to_settle
 from joulie_containers.resources.values import UNSET, ContainerValues, read_values, to_resources
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.idset import InvalidIdListError
@@ -40,6 +41,8 @@ from joulie_core.containers.policy import Placement, PolicyEvent
 #: Shares of the runtime's timeout within which a request gets its turn, and its work is done; the rest is for sending
 #: the reply. The work of a request other than Synchronize takes milliseconds.
 _BUDGET: Final = 0.6
+#: Of a reply without a turn, in addition: for what is to be done before any reply.
+_LATE_BUDGET: Final = 0.2
 _REQUEST_TIMEOUT_S: Final = 2.0
 
 _log = structlog.get_logger()
@@ -105,6 +108,8 @@ class Pipeline:
         on_configure: takes the runtime when it configures the plugin.
         updates_wanted: called when there may be updates to send that no reply carries.
         files: what is mounted into new containers; None where nothing is.
+        before_reply: called when placements may have changed; returns when containers may get the CPUs that they are to
+            have.
     """
 
     def __init__(
@@ -118,6 +123,7 @@ class Pipeline:
         on_configure: Callable[[RuntimeInfo], Awaitable[None]],
         updates_wanted: Callable[[], None],
         files: ContainerFiles | None = None,
+        before_reply: Callable[[], Awaitable[None]] = nothing_to_settle,
     ) -> None:
         self._engine = engine
         self._reader = reader
@@ -127,6 +133,10 @@ class Pipeline:
         self._on_configure = on_configure
         self._updates_wanted = updates_wanted
         self._files = files
+        self._before_reply = before_reply
+        #: Containers whose creation was replied to before its turn; of these, those that were not placed since.
+        self._late: set[ContainerId] = set()
+        self._waiting: set[ContainerId] = set()
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
         self._cgroups: dict[ContainerId, str] = {}
@@ -136,6 +146,13 @@ class Pipeline:
     def cgroups(self) -> Mapping[ContainerId, str]:
         """The runtime's names of the cgroups of the containers."""
         return self._cgroups
+
+    @property
+    def has_unplaced(self) -> bool:
+        """Whether a container may run that is not placed, or that the runtime has not moved to its place yet."""
+        if self._late:
+            self._late &= self._waiting | self._engine.ledger.pending.keys()
+        return bool(self._late)
 
     # Requests of the runtime
 
@@ -154,6 +171,8 @@ class Pipeline:
         async def work() -> None:
             listed = {PodSandboxId(pod.id): pod_info(pod) for pod in pods}
             self._cgroups = {}
+            self._late.clear()
+            self._waiting.clear()
             present: dict[ContainerId, tuple[ContainerInfo, ContainerValues]] = {}
             for container in containers:
                 pod = listed.get(PodSandboxId(container.pod_sandbox_id))
@@ -200,10 +219,12 @@ class Pipeline:
         creation = _Creation()
 
         async def work() -> None:
-            if not creation.refused:
-                await self._engine.create(info, with_classes=not creation.late)
-                if self._files is not None and not creation.late:
-                    creation.mount = await self._files.create(info.id)
+            if creation.refused:
+                return
+            await self._engine.create(info, with_classes=not creation.late)
+            self._waiting.discard(info.id)
+            if self._files is not None and not creation.late:
+                creation.mount = await self._files.create(info.id)
 
         if await self._in_turn(PipelineRequest.CREATE, work):
             if info.id not in self._engine.containers:
@@ -220,6 +241,11 @@ class Pipeline:
             creation.refused = True
             raise RequestRefusedError("the containers of this node are being placed anew; this one was not in time")
         creation.late = True
+        self._late.add(info.id)
+        self._waiting.add(info.id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LATE_BUDGET * self._request_timeout_s):
+                await self._before_reply()
         return CreateContainerResponse(adjust=self._adjustment(info, self._values_of_earlier(info)))
 
     async def start_container(self, pod: PodSandbox, container: Container) -> None:
@@ -267,7 +293,7 @@ class Pipeline:
     async def remove_container(self, pod: PodSandbox, container: Container) -> None:
         """Release what a container was granted, if the runtime did not report that it stopped."""
         del pod
-        if container.id in self._engine.containers or container.id in self._cgroups:
+        if container.id in self._engine.containers or container.id in self._cgroups or container.id in self._late:
             await self._release(PipelineRequest.REMOVE, lambda: [ContainerId(container.id)])
             self._updates_wanted()
 
@@ -353,6 +379,7 @@ class Pipeline:
             finally:
                 if self._files is not None:
                     self._files.wake()
+            await self._before_reply()
             await self._engine.save()
 
     async def _release(self, request: PipelineRequest, names: Callable[[], Sequence[ContainerId]]) -> bool:
@@ -365,6 +392,8 @@ class Pipeline:
         self._engine.release(names)
         for name in names:
             self._cgroups.pop(name, None)
+            self._late.discard(name)
+            self._waiting.discard(name)
 
     async def _end_pod(self, pod: PodSandbox) -> None:
         async def work() -> None:

@@ -20,7 +20,7 @@ from joulie_containers.resource_api.config import serve_config
 from joulie_containers.resources.debug import PlacementsDebug
 from joulie_containers.resources.host_topology import HostReading, read_host_topology
 from joulie_containers.resources.manager import ResourceManager
-from joulie_containers.resources.settings import ResourcesSettings
+from joulie_containers.resources.settings import CoreLimitMode, ResourcesSettings
 from joulie_containers.resources.sole import sole_user
 
 SERVICE: Final = "joulie-resources"
@@ -65,9 +65,19 @@ async def run(
             sole_user(Path(settings.state_dir), None if started_by_runtime else Path(settings.nri_socket))
         )
         actuator = await stack.enter_async_context(_actuator(settings.actuator_socket))
+        # A client of its own, so that no limit waits to be lifted behind a request for CPU classes.
+        sets_limits = settings.class_limits is CoreLimitMode.ENFORCE
+        core_actuator = await stack.enter_async_context(_actuator(settings.actuator_socket if sets_limits else ""))
         recorder = await stack.enter_async_context(_cluster(settings.node_agent_socket))
         app = App(settings, service=SERVICE, version=VERSION)
-        manager = ResourceManager(settings, reading.topology, app.registry, actuator=actuator, recorder=recorder)
+        manager = ResourceManager(
+            settings,
+            reading.topology,
+            app.registry,
+            actuator=actuator,
+            recorder=recorder,
+            core_actuator=core_actuator,
+        )
         app.add_routes(PlacementsDebug(manager).routes())
         await manager.start()
         await stack.enter_async_context(app)
@@ -89,7 +99,8 @@ def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, seen
     app.spawn("updates", manager.updater.run())
     app.spawn("CPU classes", manager.classes.run())
     app.spawn("interrupts", manager.interrupts.run())
-    app.spawn("core limits", manager.core_limits.run())
+    limits = manager.core_limits if manager.core_enforcement is None else manager.core_enforcement
+    app.spawn("core limits", limits.run())
     if manager.files is not None:
         app.spawn("resources files", manager.files.run())
     app.spawn("topology", _follow_topology(manager, Path(settings.host_root), seen))

@@ -1,9 +1,9 @@
 """Settings of the resource manager, from options or environment variables."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from joulie_api.settings import Addr, Duration, ProcessSettings
 
@@ -21,6 +21,13 @@ class OnDeadline(StrEnum):
 
     ADMIT = "admit"
     REJECT = "reject"
+
+
+class CoreLimitMode(StrEnum):
+    """Whether limits of cores by class are set."""
+
+    SHADOW = "Shadow"
+    ENFORCE = "Enforce"
 
 
 class ResourcesSettings(ProcessSettings):
@@ -65,6 +72,10 @@ class ResourcesSettings(ProcessSettings):
     actuator_socket: str = ""
     """Socket of the actuator, which applies CPU classes; unset, they are not applied."""
 
+    class_limits: CoreLimitMode = CoreLimitMode.SHADOW
+    """Limits of cores by the class of the containers that have them alone: `Shadow` shows them and sets nothing;
+    `Enforce` also sets them, through the actuator, where the pods say that they may be slowed."""
+
     api_socket: str = ""
     """Socket on which configurations and adjustments are taken from the node agent; unset, there is none."""
 
@@ -93,3 +104,9 @@ class ResourcesSettings(ProcessSettings):
     cpu_class_lease: Annotated[Duration, Field(ge=3, le=3600)] = 60.0
     """How long the actuator keeps CPU classes, and interrupts where they were moved to, without this process. They are
     renewed three times in that time."""
+
+    @model_validator(mode="after")
+    def _needs_an_actuator(self) -> Self:
+        if self.class_limits is CoreLimitMode.ENFORCE and not self.actuator_socket:
+            raise ValueError("CLASS_LIMITS is Enforce and ACTUATOR_SOCKET is not set: nothing could be limited")
+        return self

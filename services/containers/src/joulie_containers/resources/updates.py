@@ -1,7 +1,7 @@
 """Updates of running containers on the resource manager's own initiative."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -18,6 +18,10 @@ from joulie_core.containers.container import ContainerId
 _RECONNECT_POLL_S: Final = 1.0
 
 _log = structlog.get_logger()
+
+
+async def nothing_to_settle() -> None:
+    """Let containers get their CPUs at once."""
 
 
 def add_updates(messages: RepeatedCompositeFieldContainer[ContainerUpdate], updates: Sequence[SentUpdate]) -> None:
@@ -42,12 +46,20 @@ class Updater:
         ledger: what is to be sent, and where results are noted.
         client: the runtime.
         title: names a container in the log.
+        before: called before updates are made; returns when containers may get the CPUs that they are to have.
     """
 
-    def __init__(self, ledger: Ledger, client: NriClient, title: Callable[[ContainerId], str]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        client: NriClient,
+        title: Callable[[ContainerId], str],
+        before: Callable[[], Awaitable[None]] = nothing_to_settle,
+    ) -> None:
         self._ledger = ledger
         self._client = client
         self._title = title
+        self._before = before
         self._wanted = asyncio.Event()
         self._failures = FailureLog(_log, failed="container not updated", recovered="container updated again")
         self.sent = 0
@@ -63,6 +75,7 @@ class Updater:
         """Send updates until cancelled."""
         while True:
             self._wanted.clear()
+            await self._before()
             batch = self._ledger.batch()
             wait_s = self._ledger.next_retry_s() if not batch else None
             if batch:

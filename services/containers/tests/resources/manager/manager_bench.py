@@ -37,7 +37,7 @@ class Managers:
         self.node, self.root = node, root
         put_host(root, SHAPE.topology(), idle_states=())
 
-    def make(self, *, shape=SHAPE, actuator=None, recorder=None, **settings):
+    def make(self, *, shape=SHAPE, actuator=None, recorder=None, core_actuator=None, **settings):
         env = {
             "NODE_NAME": "n1",
             "HOST_ROOT": str(self.root),
@@ -52,6 +52,7 @@ class Managers:
             self.registry,
             actuator=actuator,
             recorder=recorder,
+            core_actuator=core_actuator,
         )
 
     @asynccontextmanager

@@ -21,6 +21,7 @@ from joulie_containers.resources.ledger import Ledger
 from joulie_containers.resources.pipeline import Pipeline
 from joulie_containers.resources.settings import OnDeadline
 from joulie_containers.resources.translate import ContainerReader
+from joulie_containers.resources.updates import nothing_to_settle
 from joulie_containers.resources.values import CreationClasses
 
 #: Of the runtime; requests that cannot have their turn are answered after 60 % of it.
@@ -71,6 +72,7 @@ class PipelineBench:
         self.adjust = lambda each: each
         self.files = files
         self.configured_by, self.woken = [], 0
+        self.before_reply = nothing_to_settle
         self.engine = PlacementEngine(
             self.ledger,
             self.cache,
@@ -88,6 +90,7 @@ class PipelineBench:
             on_configure=self._configured,
             updates_wanted=self._wake,
             files=files,
+            before_reply=lambda: self.before_reply(),  # noqa: PLW0108 - tests replace it
         )
 
     async def _configured(self, runtime):

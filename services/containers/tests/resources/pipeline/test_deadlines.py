@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from joulie_containers.nri.handler import RequestRefusedError
 from joulie_containers.nri.proto import nri_pb2 as nri
 from joulie_containers.resources.settings import OnDeadline
+from joulie_containers.resources.updates import nothing_to_settle
 
 
 async def test_a_late_creation_is_replied_to_without_values_and_carried_out_afterwards(bench):
@@ -26,6 +27,70 @@ async def test_a_late_creation_is_replied_to_without_values_and_carried_out_afte
     assert bench.woken > woken
     assert bench.engine.created_with("g").rdt is None
     assert bench.files.created == ["a"]
+
+
+async def test_a_late_container_may_run_anywhere_until_the_runtime_has_moved_it(bench):
+    async with bench.busy():
+        await bench.create("g", 2000)
+        assert bench.pipeline.has_unplaced
+    await bench.settled()
+    assert bench.pipeline.has_unplaced
+    batch = bench.ledger.batch()
+    assert [each.container for each in batch] == ["g"]
+    bench.ledger.settle(batch, {"g"})
+    assert bench.pipeline.has_unplaced
+    bench.ledger.settle(batch, ())
+    assert not bench.pipeline.has_unplaced
+
+
+async def test_a_late_container_that_cannot_be_placed_may_run_anywhere_until_it_ends(bench):
+    async with bench.busy():
+        await bench.create("g", 9000)
+    await bench.settled()
+    assert bench.pipeline.has_unplaced
+    await bench.pipeline.remove_container(bench.pod, bench.container("g"))
+    assert not bench.pipeline.has_unplaced
+
+
+async def test_the_next_listing_has_the_late_containers_as_well(bench):
+    async with bench.busy():
+        await bench.create("g", 9000)
+    await bench.settled()
+    await bench.pipeline.synchronize([bench.pod], [bench.container("g", milli=9000)])
+    assert not bench.pipeline.has_unplaced
+    assert (list(bench.engine.containers), bench.engine.placements) == (["g"], {})
+
+
+async def test_no_answer_is_given_before_the_cpus_may_be_given(bench):
+    seen = []
+
+    async def before_reply():
+        seen.append(bench.wanted())
+
+    bench.before_reply = before_reply
+    await bench.create("g", 2000)
+    assert seen[0] == {"g": "0-1"}
+    seen.clear()
+    await bench.pipeline.stop_container(bench.pod, bench.container("g"))
+    assert seen == [{}]
+    seen.clear()
+    async with bench.busy():
+        await bench.create("late", 1000)
+        assert seen == [{}]
+    await bench.settled()
+    assert seen == [{}, {"late": "0"}]
+
+
+async def test_a_late_answer_does_not_wait_for_long(bench):
+    async def before_reply():
+        await asyncio.sleep(5)
+
+    async with bench.busy():
+        bench.before_reply = before_reply
+        async with asyncio.timeout(1):
+            await bench.create("g", 1000)
+        bench.before_reply = nothing_to_settle
+    await bench.settled()
 
 
 async def test_a_creation_in_time_has_its_classes(bench):
