@@ -48,6 +48,7 @@ ParentName = Annotated[
     str, Field(min_length=1, max_length=253, json_schema_extra=_PARENT.schema), AfterValidator(_PARENT.check)
 ]
 DomainWatts = Annotated[int, Field(ge=0, le=MOST_DOMAIN_WATTS)]
+DamagePct = Annotated[float, Field(ge=0, le=100)]
 
 
 class BudgetBasis(StrEnum):
@@ -128,7 +129,7 @@ class OversubscriptionSpec(CheckedModel):
     cooling_seconds: Annotated[int, Field(ge=1, le=86_400)]
     """Time constant with which the breaker cools after an overload."""
     reaction_seconds: Annotated[int, Field(ge=8, le=3_600)] = 20
-    """Seconds within which an overload ends, without what programs take. Each node writes its status four times in
+    """Seconds within which an overload ends, without what programs take. Each node writes its status five times in
     it."""
 
 
@@ -259,8 +260,11 @@ class OversubscriptionStatus(Model):
     """The most that the limits of nodes may add up to while what they draw is measured, with the reserve."""
     fallback_watts: Watts | None = None
     """Sum of what the nodes fall back to; absent while it is not known."""
-    breaker_damage_percent: Annotated[float, Field(ge=0.0, le=1_000.0)]
-    """State of the breaker as it is counted: at 100 it would trip. A new leader of the operator begins with 100."""
+    breaker_damage_percent: DamagePct
+    """State of the breaker as it is counted: at 100 it would trip."""
+    assumed_damage_percent: DamagePct = 0.0
+    """Part of `breakerDamagePercent` that is assumed of what was not seen: 100 for a new leader of the operator, and
+    less as the breaker cools."""
     reason: Text
     """Why limits are raised or not."""
 
