@@ -55,7 +55,7 @@ class TakenSamples:
 
 @dataclass(frozen=True, slots=True)
 class LimitHold:
-    """How long a limit counts, and what counts in its place afterwards."""
+    """Time for which a limit counts, and the fallback that counts in its place afterwards."""
 
     fallback_mw: int
     #: Between two samples.
