@@ -63,7 +63,7 @@ class LimitHold:
     #: For which the limit counts after a sample.
     hold_s: float
     #: When the sample was taken that is named; None: none is, or not one that is known.
-    taken_s: float | None = None
+    taken_s: float | None
 
     def ends_s(self) -> float | None:
         """Return the time from which the fallback counts; None where it counts already, whatever the time."""
