@@ -36,7 +36,7 @@ class BreakerCurve:
 
     def carried(self, seconds: float) -> float:
         """Return the highest load that is carried for a time, as a multiple of the limit; 1: no overload is."""
-        loads, times = zip(*reversed(self.points), strict=True)
+        loads, times = [load for load, _ in reversed(self.points)], [each for _, each in reversed(self.points)]
         if seconds > times[-1]:
             return 1.0
         index = bisect_left(times, seconds)
@@ -48,7 +48,7 @@ class BreakerCurve:
         """Return the seconds for which a load is carried: infinite up to 1, and 0 above the highest point."""
         if load <= 1.0:
             return math.inf
-        loads, times = zip(*self.points, strict=True)
+        loads, times = [load for load, _ in self.points], [each for _, each in self.points]
         if load > loads[-1]:
             return 0.0
         index = bisect_left(loads, load)

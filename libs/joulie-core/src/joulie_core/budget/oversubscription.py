@@ -43,10 +43,10 @@ class RaiseState(StrEnum):
     POWER_UNKNOWN = "PowerUnknown"
     #: The lowest limits of the hardware do not fit.
     SHORTFALL = "Shortfall"
-    NEAR_LIMIT = "NearLimit"
-    BREAKER_WARM = "BreakerWarm"
     #: Nodes have no fresh sample.
     NOT_MEASURED = "NotMeasured"
+    NEAR_LIMIT = "NearLimit"
+    BREAKER_WARM = "BreakerWarm"
     #: Agents have not seen what they fall back to.
     NOT_SEEN = "NotSeen"
     #: It is too soon after a withdrawal.
@@ -189,17 +189,15 @@ class TreeOversubscription:
         sums = tree.sums(look.lowest_mw)
         short = (each.name for each, total in zip(tree.domains, sums, strict=True) if total > each.usable_mw)
         yield from _named(RaiseState.SHORTFALL, short)
+        ends_s = max(each.rating.ends_s for each in breakers.values())
+        limitable = [name for name in look.falling if is_limitable(look.nodes[name].node)]
+        # Limits that are raised stay so for a time, in which a node without a sample counts with its limit.
+        yield from _named(RaiseState.NOT_MEASURED, self._samples.stale(limitable, ends_s if self._raised else 0.0))
         highest = _HIGHEST_LOAD if self._raised else _RAISING_LOAD
         near = (name for name, each in breakers.items() if (each.load or 0.0) >= highest)
         yield from _named(RaiseState.NEAR_LIMIT, near)
         warm = (name for name, each in breakers.items() if each.damage.total >= WARM)
         yield from _named(RaiseState.BREAKER_WARM, warm)
-        yield from self._not_ready(look, max(each.rating.ends_s for each in breakers.values()))
-
-    def _not_ready(self, look: _Look, ends_s: float) -> Iterator[tuple[RaiseState, tuple[str, ...]]]:
-        """Yield what agents have not done yet; a raise that is under way lasts for a time without a sample."""
-        limitable = [name for name in look.falling if is_limitable(look.nodes[name].node)]
-        yield from _named(RaiseState.NOT_MEASURED, self._samples.stale(limitable, ends_s if self._raised else 0.0))
         unseen = (name for name in limitable if look.drops or not (self._raised or self._has_seen(look.nodes[name])))
         yield from _named(RaiseState.NOT_SEEN, unseen)
         if not self._raised and self._withdrawn_s is not None and look.now_s < self._withdrawn_s + _PAUSE * ends_s:

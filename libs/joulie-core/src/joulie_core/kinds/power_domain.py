@@ -263,8 +263,8 @@ class OversubscriptionStatus(Model):
     breaker_damage_percent: DamagePct
     """State of the breaker as it is counted: at 100 it would trip."""
     assumed_damage_percent: DamagePct = 0.0
-    """Part of `breakerDamagePercent` that is assumed of what was not seen: 100 for a new leader of the operator, and
-    less as the breaker cools."""
+    """Part of `breakerDamagePercent` that is assumed of a time that was not seen: 100 for a new leader of the operator,
+    and less as the breaker cools."""
     reason: Text
     """Why limits are raised or not."""
 
