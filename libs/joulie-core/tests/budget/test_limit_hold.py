@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_core.budget.ledger import LeaseTimes
 from joulie_core.budget.limit_hold import MOST_SAMPLES, LimitHold, TakenSample, TakenSamples, limit_hold
 from joulie_core.budget.node_limit import FollowedLimit, follow
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus, OversubscribedLimit
@@ -89,6 +90,14 @@ def test_a_fallback_is_never_above_the_limit():
     assert limit_hold(asked(fallback=950.0), 900_000, taken()).fallback_mw == 900_000
     assert limit_hold(asked(fallback=1e308), 900_000, taken()).fallback_mw == 900_000
     assert limit_hold(asked(fallback=0.0), 900_000, taken()).fallback_mw == 0
+
+
+@pytest.mark.parametrize(("asked_s", "sample_s"), [(1, 1.0), (30, 30.0), (31, 30.0), (3600, 30.0)])
+def test_samples_are_no_further_apart_than_a_renewal_can_wait(asked_s, sample_s):
+    """By `LeaseTimes` a node whose renewals are not repeated is silent after a minute and more."""
+    hold = limit_hold(asked(sample_seconds=asked_s), 900_000, taken())
+    assert (hold.sample_s, hold.hold_s) == (sample_s, 10.0)
+    assert hold.sample_s < LeaseTimes().margin_s
 
 
 def test_without_a_limit_the_fallback_counts_whatever_sample_is_named():

@@ -8,6 +8,7 @@ report, and without one the lease of the host's limits expires.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -27,7 +28,7 @@ from joulie_agent.enforce.places import announced
 from joulie_agent.informers import Informers
 from joulie_agent.node_view import NodeView
 from joulie_agent.publish import Publisher
-from joulie_agent.report import compose
+from joulie_agent.report import HEARTBEAT_S, compose
 from joulie_agent.turns import NodeTurns
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
@@ -99,6 +100,8 @@ class NodeWorker:
         #: As last published; the next agent restores the places in it.
         self._published = last
         self._announced: tuple[Route, bool, bool] | None = None
+        #: When the power of the node was last reported.
+        self._told_power_s = -math.inf
         budgets = BudgetSources(deps.informers.budget, deps.publisher.budget, deps.wall_time)
         self._budget = BudgetFollower(node.name, budgets, self._log)
         self._control = NodeControl(
@@ -196,13 +199,21 @@ class NodeWorker:
         wall_time = rfc3339(self._deps.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
         await publisher.status_profile(self._node, inputs.route, informers.status_profile(self._node.name))
+        reading, gpu_reading = (tick.cpu_reading, tick.gpu_reading) if self._tells_power(inputs) else (None, None)
         await self._report(
             ControlReports(cpu=tick.cpu, gpu=tick.gpu),
-            cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
-            gpu_watts=tick.gpu_reading.power_watts if tick.gpu_reading else None,
-            watts_of={each.gpu: each.power_watts for each in tick.gpu_reading.gpus} if tick.gpu_reading else {},
+            cpu_watts=reading.power_watts if reading else None,
+            gpu_watts=gpu_reading.power_watts if gpu_reading else None,
+            watts_of={each.gpu: each.power_watts for each in gpu_reading.gpus} if gpu_reading else {},
         )
         return False
+
+    def _tells_power(self, inputs: Inputs) -> bool:
+        """Return whether a pass reports power: those that are only for a sample do not, or each would be a write."""
+        if inputs.samples and inputs.now < self._told_power_s + min(self._deps.interval_s, HEARTBEAT_S):
+            return False
+        self._told_power_s = inputs.now
+        return True
 
     def _shadowed(self, tick: Tick, now: float) -> ShadowState | None:
         """Return the limits by class; None where they are not followed. What sets nothing must not stop what does."""

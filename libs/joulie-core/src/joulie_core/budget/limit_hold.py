@@ -13,6 +13,8 @@ from joulie_core.kinds.node_power_budget import OversubscribedLimit
 
 #: Samples that are remembered; an operator names one of the last two or three.
 MOST_SAMPLES: Final = 64
+#: Seconds between two samples at most: the renewal of a lease is told with a sample, and must not seem unseen.
+LONGEST_SAMPLE_S: Final = 30.0
 #: First numbers are below it: with all that follow they stay exact where JSON has 64-bit floats.
 _FIRST_BELOW: Final = 2**52
 
@@ -90,7 +92,7 @@ def limit_hold(asked: OversubscribedLimit | None, limit_mw: int | None, samples:
         fallback_mw = min(fallback_mw, limit_mw)
     return LimitHold(
         fallback_mw=fallback_mw,
-        sample_s=float(asked.sample_seconds),
+        sample_s=min(float(asked.sample_seconds), LONGEST_SAMPLE_S),
         hold_s=float(asked.hold_seconds),
         taken_s=None if limit_mw is None else samples.taken_s(asked.sample),
     )
