@@ -63,6 +63,17 @@ def test_an_overload_ends_whatever_is_lost_before_it(lose, early_s):
     assert world.longest_s <= 30.0
 
 
+@pytest.mark.parametrize("early_s", [0.0, 3.0, 20.0, 100.0])
+def test_others_make_room_for_a_node_whose_agent_has_ended_while_its_limit_stays(early_s):
+    world = raised(seed=int(early_s))
+    world.servers["n0"].dead = True
+    world.run(early_s)
+    world.share(1.0)
+    world.run(200.0)
+    assert world.servers["n0"].holds_w > 260
+    assert world.longest_s <= 30.0
+
+
 class Faults:
     """Random faults and loads; loads last for two samples at least."""
 
