@@ -546,6 +546,20 @@ def test_agents_follow_power_budgets_where_the_operator_enforces_them(helm: Helm
     assert env_of(agent["controller"]).get("POWER_BUDGETS") == follows
 
 
+@pytest.mark.parametrize(
+    ("domains", "raises"),
+    [
+        ({"enabled": True, "enforce": True}, None),
+        ({"enabled": True, "enforce": True, "oversubscription": True}, "On"),
+        ({"enabled": True, "oversubscription": True}, None),
+        ({"oversubscription": True}, None),
+    ],
+)
+def test_limits_are_raised_above_those_of_domains_only_where_they_are_enforced(helm: Helm, domains, raises):
+    operator = find(helm.render({"operator": {"powerDomains": domains}}), "Deployment", "joulie-operator")
+    assert env_of(containers(operator)["operator"]).get("POWER_OVERSUBSCRIPTION") == raises
+
+
 def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")

@@ -56,6 +56,24 @@ async def test_zero_and_unknown_are_not_the_same(fake_api, cli):
     assert zero[2:7] == ["··········", "0", "0", "0", "2"]
 
 
+async def test_an_oversubscribed_domain_tells_how_far_its_limits_are_raised_and_how_warm_its_breaker_is(fake_api, cli):
+    over = {"raised": True, "permittedWatts": 1_300, "fallbackWatts": 990, "breakerDamagePercent": 12.4, "reason": "ok"}
+    put(fake_api, "a", mode="Enforce", oversubscription=over)
+    for name, falls in (("n1", True), ("n2", False)):
+        status = {"sequence": 1, "inForceWatts": 400, "oversubscription": {"sample": 1, "fallingBack": falls}}
+        fake_api.put(make_node_power_budget(name, status=status, powerDomain="a"))
+    result = await cli("power", "a")
+    text = " ".join(result.out.split())
+    assert "Oversubscribed raised up to 1300 W: ok; nodes fall back to 990 W; 12 % of what trips the breaker" in text
+    assert [each.split()[:4] for each in result.out.splitlines()[-2:]] == [
+        ["n1", "400", "400", "falling"],
+        ["n2", "400", "400", "confirmed"],
+    ]
+    put(fake_api, "a", oversubscription=over | {"raised": False, "fallbackWatts": None})
+    text = " ".join((await cli("power", "a")).out.split())
+    assert "not raised up to 1300 W: ok; nodes fall back to -; 12 %" in text
+
+
 async def test_the_rest_of_servers_tells_how_it_is_known(fake_api, cli):
     rest = {"watts": 900, "measuredNodes": 2, "modelledNodes": 1, "modelledWatts": 500, "modelledLeastWatts": 200}
     put(fake_api, "a", rest=rest)

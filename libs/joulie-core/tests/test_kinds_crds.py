@@ -210,6 +210,11 @@ def pdom(**spec):
     return PowerDomain, {"spec": {name: value for name, value in fields.items() if value is not None}}
 
 
+def breaker(*points, **fields):
+    curve = [{"loadPercent": load, "seconds": seconds} for load, seconds in points]
+    return pdom(oversubscription={"breaker": curve, "coolingSeconds": 600} | fields)
+
+
 def pevt(**spec):
     fields = {"domain": "row-1", "limitWatts": 500, "end": "2026-11-28T18:00:00Z"} | spec
     return PowerEvent, {"spec": {name: value for name, value in fields.items() if value is not None}}
@@ -284,6 +289,8 @@ GOOD = {
     "window": window(),
     "window in a time zone": window(timeZone="America/Argentina/Buenos_Aires"),
     "window in a zone of a fixed offset": window(timeZone="Etc/GMT+3"),
+    "breaker": breaker((130, 60)),
+    "curve of a breaker in any order": breaker((200, 20), (105, 7_200), (130, 60), (130, 60), reactionSeconds=8),
     "power event": pevt(),
     "power event that stands": pevt(end=None, standing=True),
     "power event with everything": pevt(
@@ -422,6 +429,14 @@ BAD = {
     "window of one digit": window(start="7:30"),
     "window after midnight": window(start="24:30"),
     "window with a line feed": window(start="0:30\n"),
+    "breaker without a curve": breaker(),
+    "breaker that does not cool": breaker((130, 60), coolingSeconds=0),
+    "breaker that carries more for longer": breaker((130, 60), (200, 90)),
+    "two times of one load": breaker((130, 60), (130, 90)),
+    "two loads of one time": breaker((130, 60), (140, 60)),
+    "breaker of no overload": breaker((100, 60)),
+    "curve of too many points": breaker(*((101 + number, 1000 - number) for number in range(17))),
+    "reaction that no agent keeps up with": breaker((130, 60), reactionSeconds=7),
     "window that ends before it starts": window(end="07:00"),
     "window of an unknown day": window(days=["Monday"]),
     "time zone with a blank": window(timeZone="Europe Rome"),

@@ -14,7 +14,9 @@ from joulie_core.budget.device_caps import (
     lower_caps,
     lower_cpu_cap,
     lower_gpu_caps,
+    lower_of,
     lowest_mw,
+    sum_mw,
 )
 from joulie_core.control.caps_resolve import GpuDeviceCap, PctCap, WattCap, WattRange
 from joulie_core.held_as import HeldAs
@@ -152,3 +154,19 @@ def test_each_gpu_gets_the_lower_of_its_two_caps():
     assert lower_gpu_caps(profile, {})[1] is LimitSource.PROFILE
     assert lower_gpu_caps((), {"a": 250_000})[0] == (GpuDeviceCap("a", WattCap(250, 250)),)
     assert lower_gpu_caps((), {}) == ((), None)
+
+
+def test_of_two_splits_each_device_gets_the_lower():
+    one, other = DeviceCaps(150_000, {"a": 300_000, "b": 100_000}, 7), DeviceCaps(120_000, {"a": 350_000, "b": 90_000})
+    assert lower_of(one, other) == DeviceCaps(120_000, {"a": 300_000, "b": 90_000}, 7)
+
+
+@given(st.integers(600_000, 2_100_000), st.integers(0, 1_500_000), st.permutations(list(HeldAs)))
+def test_a_higher_limit_lowers_no_device(limit_mw, more_mw, held):
+    """So that a fallback raises none: but for the milliwatts that do not go into equal parts."""
+    groups = tuple(GpuGroup(uuid, WattRange(400, 100), held_as=each) for uuid, each in zip("abcd", held, strict=False))
+    devices = LimitedDevices(2, CPU, groups)
+    lower, higher = caps_of_limit(limit_mw, devices), caps_of_limit(limit_mw + more_mw, devices)
+    assert lower.cpu_mw <= higher.cpu_mw
+    assert all(cap <= higher.gpus_mw[uuid] + len(held) for uuid, cap in lower.gpus_mw.items())
+    assert sum_mw(lower, devices) == total_mw(lower, devices) <= limit_mw

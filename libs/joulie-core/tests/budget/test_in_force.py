@@ -7,6 +7,7 @@ import pytest
 from joulie_core.budget.device_caps import GpuGroup, LimitedDevices, caps_of_levels, caps_of_limit
 from joulie_core.budget.in_force import NO_DEVICES, HeldPower, judge_limit
 from joulie_core.budget.ledger import LimitAsk
+from joulie_core.budget.limit_hold import LimitHold
 from joulie_core.budget.node_limit import CapLevels, FollowedLimit
 from joulie_core.control.caps_resolve import WattRange
 
@@ -28,8 +29,8 @@ CAPS = caps_of_limit(900_000, DEVICES)
 CPU, GPU = HeldPower(300_000), HeldPower(600_000)
 
 
-def judge(limit=LIMIT, devices=DEVICES, caps=CAPS, *, cpu=CPU, gpu=GPU, now_s=1.0):
-    return judge_limit(limit, devices, caps, cpu=cpu, gpu=gpu, now_s=now_s)
+def judge(limit=LIMIT, devices=DEVICES, caps=CAPS, *, cpu=CPU, gpu=GPU, now_s=1.0, full_mw=None):
+    return judge_limit(limit, devices, caps, cpu=cpu, gpu=gpu, now_s=now_s, full_mw=full_mw)
 
 
 def asking(limit_mw):
@@ -117,3 +118,71 @@ def test_a_node_without_gpus_is_its_packages():
     devices = LimitedDevices(2, WattRange(250, 100))
     report = judge(asking(300_000), devices, caps_of_limit(300_000, devices), gpu=NO_DEVICES)
     assert (report.state, report.in_force_mw) == ("AsAsked", 300_000)
+
+
+FALLBACK_CAPS = caps_of_limit(700_000, DEVICES)
+LOWERED = {"caps": FALLBACK_CAPS, "cpu": HeldPower(233_332), "gpu": HeldPower(466_668)}
+
+
+def held_by(taken_s, fallback_mw=700_000):
+    return replace(LIMIT, hold=LimitHold(fallback_mw, 5.0, 10.0, taken_s))
+
+
+def test_a_fallback_in_force_is_told_with_both_numbers_and_counts_as_the_limit():
+    report = judge(held_by(None), **LOWERED, full_mw=895_000)
+    assert (report.state, report.falls_back, report.as_asked, report.refused) == ("FallingBack", True, False, False)
+    assert (report.in_force_mw, report.caps) == (895_000, FALLBACK_CAPS)
+    assert report.message == "no fresh sample is named: 700 W in the place of 900 W"
+
+
+def test_a_fresh_sample_leaves_the_limit_as_asked_until_its_hold_has_passed():
+    limit = held_by(5.0)
+    assert judge(limit, now_s=14.9).state == "AsAsked"
+    assert not judge(limit, now_s=14.9).falls_back
+    assert judge(limit, **LOWERED, now_s=15.0, full_mw=900_000).falls_back
+
+
+def test_what_the_limit_holds_is_unknown_where_it_is_not_known():
+    assert judge(held_by(None), **LOWERED).in_force_mw is None
+
+
+def test_a_fallback_that_the_hardware_holds_higher_is_refused_with_both_numbers():
+    report = judge(held_by(None), caps=FALLBACK_CAPS, cpu=HeldPower(240_000), gpu=HeldPower(466_668), full_mw=900_000)
+    assert (report.state, report.refused, report.falls_back) == ("FallbackNotHeld", True, False)
+    assert (report.in_force_mw, report.message) == (
+        900_000,
+        "700 W are to be held without a fresh sample, and 706.668 W were read back",
+    )
+    higher = judge(held_by(None), caps=FALLBACK_CAPS, cpu=HeldPower(500_000), gpu=HeldPower(500_000), full_mw=900_000)
+    assert higher.in_force_mw == 1_000_000
+
+
+def test_a_fallback_below_the_hardware_is_refused_with_both_numbers():
+    caps = caps_of_limit(500_000, DEVICES)
+    report = judge(held_by(None, 500_000), caps=caps, cpu=HeldPower(200_000), gpu=HeldPower(400_000), full_mw=900_000)
+    assert (report.state, report.in_force_mw) == ("FallbackNotHeld", 900_000)
+    assert report.message == (
+        "500 W are to be held without a fresh sample; the lowest limits of 2 CPU packages and 4 GPUs are 600 W "
+        "together, and are set"
+    )
+
+
+def test_a_fallback_that_a_device_does_not_confirm_counts_as_nothing_known():
+    report = judge(held_by(None), caps=FALLBACK_CAPS, cpu=HeldPower(None, "CPU: locked"), full_mw=900_000)
+    assert (report.state, report.refused, report.in_force_mw) == ("FallbackNotHeld", True, None)
+    assert report.message == "700 W are to be held without a fresh sample; CPU: locked"
+    fresh = judge(held_by(0.0), cpu=HeldPower(None, "CPU: locked"), full_mw=900_000)
+    assert (fresh.state, fresh.message) == ("NotHeld", "CPU: locked")
+
+
+def test_a_fallback_is_kept_or_released_with_its_lease():
+    kept = judge(held_by(None), **LOWERED, now_s=60.0, full_mw=900_000)
+    assert (kept.state, kept.in_force_mw) == ("FallingBack", 900_000)
+    released = judge(replace(held_by(None), keeps=False), caps=None, now_s=60.0)
+    assert (released.state, released.in_force_mw) == ("LeaseEnded", None)
+
+
+def test_the_fallback_of_stored_levels_is_told_without_their_watts():
+    limit = replace(held_by(None), ask=replace(LIMIT.ask, limit_mw=None), levels=CapLevels(150_000, 150_000), older=2)
+    report = judge(limit, **LOWERED, full_mw=900_000)
+    assert (report.state, report.message) == ("FallingBack", "no fresh sample is named: 700 W")

@@ -39,7 +39,10 @@ class NodeView:
 
     def show(self, target: NodePowerProfileSpec | None, limit: FollowedLimit | None, tick: Tick) -> None:
         """Take the results of a tick that carried out `target` and the limit of a power budget."""
-        self.budget = NodeBudgetView(limit.ask.limit_mw, tick.limit, tick.sources) if limit and tick.limit else None
+        self.budget = None
+        if limit is not None and tick.limit is not None:
+            oversubscribed = limit.hold is not None
+            self.budget = NodeBudgetView(limit.ask.limit_mw, tick.limit, tick.sources, oversubscribed)
         self.policy = (target.policy.name if target.policy and target.policy.name else target.profile) if target else ""
         self.cap_watts = tick.cpu.requested_watts
         # A scrape between two good readings shows the last one for one interval at most, then nothing.

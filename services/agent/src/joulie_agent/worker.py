@@ -1,7 +1,6 @@
 """Control loop of one node: enforce, publish, wait. It runs at every change and at least once per interval.
 
-While the DVFS loop holds the power, it samples on its own interval, also while a pass waits for the API server. It
-sends only changes to the backend and publishes nothing; the next pass does.
+What cannot wait for the API server acts between passes, and while one waits: `joulie_agent.turns`.
 
 Nodes do not wait for each other. A pass that fails is counted, logged once per cause and followed by the next. A node
 that leaves is restored before its objects are deleted. A shutdown restores nothing: the next agent continues from the
@@ -9,6 +8,7 @@ report, and without one the lease of the host's limits expires.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,13 +26,14 @@ from joulie_agent.energy.follow import EnergyFollower
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
 from joulie_agent.enforce.places import announced
 from joulie_agent.informers import Informers
-from joulie_agent.node_view import EnforcementLog, NodeView
+from joulie_agent.node_view import NodeView
 from joulie_agent.publish import Publisher
-from joulie_agent.report import compose
+from joulie_agent.report import HEARTBEAT_S, compose
+from joulie_agent.turns import NodeTurns
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
-from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
+from joulie_core.control.dvfs import DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.control.telemetry_route import Route
 from joulie_core.fnv import fnv1a_32
@@ -43,7 +44,6 @@ from joulie_core.timestamps import rfc3339
 
 #: Work whose unexpected errors are counted apart.
 _REGULAR: Final = "node pass"
-_SAMPLE: Final = "DVFS sample"
 _SHADOW: Final = "limits by class"
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
@@ -92,18 +92,16 @@ class NodeWorker:
         self._orphan = self._departing = orphan
         self._attempts = 0
         self._woken = asyncio.Event()
-        #: One at a time acts on the node: a pass, or a sample of the DVFS loop.
-        self._turn = asyncio.Lock()
-        self._looping = asyncio.Event()
         self._log = _log.bind(node=node.name)
         self._write_failures = FailureLog(self._log, failed="publishing failed", recovered="publishing recovered")
         self._target_failures = FailureLog(self._log, failed="target not refreshed", recovered="target refreshed again")
-        self._enforcement_log = EnforcementLog(self._log)
         profile = deps.informers.status_profile(node.name)
         last = profile.model.status.control if profile else None
         #: As last published; the next agent restores the places in it.
         self._published = last
         self._announced: tuple[Route, bool, bool] | None = None
+        #: When the power of the node was last reported.
+        self._told_power_s = -math.inf
         budgets = BudgetSources(deps.informers.budget, deps.publisher.budget, deps.wall_time)
         self._budget = BudgetFollower(node.name, budgets, self._log)
         self._control = NodeControl(
@@ -112,6 +110,16 @@ class NodeWorker:
             factory=deps.factory,
             discoverer=deps.discoverer,
             dvfs=deps.dvfs,
+        )
+        self._turns = NodeTurns(
+            node.name,
+            self._control,
+            self._budget,
+            self.view,
+            failures=deps.failures,
+            dvfs_interval_s=deps.dvfs_interval_s,
+            wake=self.wake,
+            log=self._log,
         )
 
     def wake(self) -> None:
@@ -133,7 +141,7 @@ class NodeWorker:
 
     async def run(self) -> None:
         """Serve the node until it has left."""
-        follower = asyncio.create_task(self._follow(), name=f"dvfs {self._node.name}")
+        follower = asyncio.create_task(self._turns.run(), name=f"turns {self._node.name}")
         try:
             await self._passes()
         finally:
@@ -151,31 +159,6 @@ class NodeWorker:
                 return
             await self._rest(self._budget.due_s(started + self._deps.interval_s * spread, loop.time()))
             spread = 1.0
-
-    async def _follow(self) -> None:
-        """Sample the DVFS loop for as long as it holds the power."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._looping.wait()
-            await asyncio.sleep(self._deps.dvfs_interval_s)
-            async with self._turn:
-                try:
-                    self._acted(await self._control.follow(loop.time()))
-                except Exception as error:  # noqa: BLE001 - as for a pass
-                    self.view.errors += 1
-                    self._deps.failures.internal_error(_SAMPLE, error, node=self._node.name)
-                else:
-                    self._deps.failures.worked(_SAMPLE, node=self._node.name)
-                self._control_moved()
-
-    def _control_moved(self) -> None:
-        self.view.cpu_state = self._control.cpu_state
-        (self._looping.set if self._control.looping else self._looping.clear)()
-
-    def _acted(self, action: DvfsDirection | None) -> None:
-        if action is not None:
-            self.view.actions[action] += 1
-            self._log.info("throttle changed", action=action, throttle_pct=self._control.cpu_state.dvfs.throttle_pct)
 
     async def _rest(self, due: float) -> None:
         loop = asyncio.get_running_loop()
@@ -207,25 +190,30 @@ class NodeWorker:
         self._node = informers.nodes.get(self._node.name, self._node)
         inputs = self._inputs(now)
         await self._announce(inputs)
-        async with self._turn:
-            tick = await self._control.tick(inputs)
-            self._control_moved()
+        tick, inputs = await self._turns.tick(inputs)
         if tick.again:
             self.wake()
-        self._show(inputs, tick)
         if not await self._budget.report(tick.limit):
             self.view.errors += 1
         self.view.shadow = self._shadowed(tick, now)
         wall_time = rfc3339(self._deps.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
         await publisher.status_profile(self._node, inputs.route, informers.status_profile(self._node.name))
+        reading, gpu_reading = (tick.cpu_reading, tick.gpu_reading) if self._tells_power(inputs) else (None, None)
         await self._report(
             ControlReports(cpu=tick.cpu, gpu=tick.gpu),
-            cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
-            gpu_watts=tick.gpu_reading.power_watts if tick.gpu_reading else None,
-            watts_of={each.gpu: each.power_watts for each in tick.gpu_reading.gpus} if tick.gpu_reading else {},
+            cpu_watts=reading.power_watts if reading else None,
+            gpu_watts=gpu_reading.power_watts if gpu_reading else None,
+            watts_of={each.gpu: each.power_watts for each in gpu_reading.gpus} if gpu_reading else {},
         )
         return False
+
+    def _tells_power(self, inputs: Inputs) -> bool:
+        """Return whether a pass reports power: those that are only for a sample do not, or each would be a write."""
+        if inputs.samples and inputs.now < self._told_power_s + min(self._deps.interval_s, HEARTBEAT_S):
+            return False
+        self._told_power_s = inputs.now
+        return True
 
     def _shadowed(self, tick: Tick, now: float) -> ShadowState | None:
         """Return the limits by class; None where they are not followed. What sets nothing must not stop what does."""
@@ -259,9 +247,7 @@ class NodeWorker:
     async def _depart(self, now: float) -> bool:
         informers, name = self._deps.informers, self._node.name
         self._attempts += 1
-        async with self._turn:
-            reports = await self._control.restore(self._inputs(now))
-            self._control_moved()
+        reports = await self._turns.restore(self._inputs(now))
         if self._control.in_force:
             self.view.errors += 1
             await self._report(reports, cpu_watts=None, gpu_watts=None)
@@ -338,11 +324,6 @@ class NodeWorker:
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control
-
-    def _show(self, inputs: Inputs, tick: Tick) -> None:
-        self.view.show(inputs.target, inputs.limit, tick)
-        self._acted(tick.action)
-        self._enforcement_log.log(self.view.reports)
 
 
 def _summary(reports: ControlReports) -> dict[str, str]:

@@ -18,6 +18,7 @@ from joulie_agent.discovery.discoverer import DiscoveredHardware
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.enforce.budget import devices_of
 from joulie_agent.enforce.node import NodeControl
+from joulie_core.budget.limit_hold import LimitHold
 from joulie_core.budget.node_limit import FollowedLimit, follow
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control_result import ControlResult
@@ -290,3 +291,90 @@ async def test_another_agent_moves_power_in_two_ticks_too(bench):
     assert (tick.again, bench.limits()) == (True, ([150, 150], [200, 200]))
     tick = await again.tick(replace(ALONE, limit=limit(1_000), held=free_gpu("a")))
     assert (tick.again, bench.limits()) == (False, ([150, 150], [200, 500]))
+
+
+def oversubscribed(watts, fallback_watts, *, taken_s=None, **lease) -> FollowedLimit:
+    """A limit that counts for 10 s after a sample, and its fallback else."""
+    return replace(limit(watts, **lease), hold=LimitHold(round(fallback_watts * 1000), 5.0, 10.0, taken_s))
+
+
+async def test_the_fallback_is_written_to_every_device_at_the_end_of_the_hold_and_the_limit_comes_back(bench):
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600, taken_s=0.0), now=9.0))
+    assert (bench.limits(), tick.limit.state) == (([150, 150], [350, 350]), "AsAsked")
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600, taken_s=0.0), now=10.0))
+    assert (bench.limits(), tick.limit.state) == (([100, 100], [200, 200]), "FallingBack")
+    assert (tick.limit.in_force_mw, tick.limit.message) == (
+        1_000_000,
+        "no fresh sample is named: 600 W in the place of 1000 W",
+    )
+    assert tick.cpu.message == "capped by the power budget of 1000 W for the node, at its fallback of 600 W"
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600, taken_s=11.0), now=12.0))
+    assert (bench.limits(), tick.limit.in_force_mw) == (([150, 150], [350, 350]), 1_000_000)
+
+
+async def test_a_limit_that_was_never_in_force_counts_as_it_would_be(bench):
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600)))
+    assert (bench.limits(), tick.limit.in_force_mw) == (([100, 100], [200, 200]), 1_000_000)
+    highest = oversubscribed(9_000, 600)
+    tick = await bench.control.tick(replace(ALONE, limit=replace(highest, ask=replace(highest.ask, sequence=2))))
+    assert tick.limit.in_force_mw == 1_700_000, "no device takes more than its highest limit"
+
+
+async def test_what_the_limit_held_as_read_back_counts_while_it_falls_back_and_only_under_its_sequence(bench):
+    bench.gpus[0].sticks_at_mw = 500_000
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600, taken_s=0.0)))
+    assert (tick.limit.state, tick.limit.in_force_mw) == ("HeldHigher", 1_150_000)
+    bench.gpus[0].sticks_at_mw = 0
+    fallen = oversubscribed(1_000, 600)
+    tick = await bench.control.tick(replace(ALONE, limit=fallen))
+    assert (tick.limit.state, tick.limit.in_force_mw) == ("FallingBack", 1_150_000)
+    later = replace(fallen, ask=replace(fallen.ask, sequence=2))
+    tick = await bench.control.tick(replace(ALONE, limit=later))
+    assert tick.limit.in_force_mw == 1_000_000
+
+
+async def test_a_fallback_that_a_gpu_holds_higher_is_refused_with_both_numbers(bench):
+    await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600, taken_s=0.0)))
+    bench.gpus[0].sticks_at_mw = 350_000
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600)))
+    assert (tick.limit.state, tick.limit.refused, tick.limit.in_force_mw) == ("FallbackNotHeld", True, 1_000_000)
+    assert tick.limit.message == "600 W are to be held without a fresh sample, and 750 W were read back"
+    assert bench.limits() == ([100, 100], [350, 200])
+
+
+async def test_a_fallback_that_cannot_be_set_is_refused_and_tried_again(bench):
+    await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600, taken_s=0.0)))
+    bench.library.permitted = False
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600)))
+    assert (tick.limit.state, tick.limit.refused, tick.limit.in_force_mw) == ("FallbackNotHeld", True, None)
+    assert tick.limit.message.startswith("600 W are to be held without a fresh sample; GPU: ")
+    assert bench.limits() == ([100, 100], [350, 350])
+    bench.library.permitted = True
+    tick = await bench.control.tick(replace(ALONE, limit=oversubscribed(1_000, 600)))
+    assert (bench.limits(), tick.limit.state) == (([100, 100], [200, 200]), "FallingBack")
+    assert tick.limit.in_force_mw == 1_000_000
+
+
+async def test_a_profile_below_the_fallback_still_wins(bench):
+    target = capped_target().model_copy(update={"cpu": CpuTarget(package_power_cap_watts=70), "gpu": None})
+    await bench.control.tick(replace(INPUTS, target=target, limit=oversubscribed(1_000, 600)))
+    assert bench.limits() == ([70, 70], [200, 200])
+
+
+async def test_a_released_lease_lifts_the_fallback_too(bench):
+    before = bench.limits()
+    fallen = oversubscribed(1_000, 600, keep=False, lease_s=60)
+    await bench.control.tick(replace(ALONE, limit=fallen))
+    assert bench.limits() != before
+    tick = await bench.control.tick(replace(ALONE, limit=fallen, now=60.0))
+    assert (bench.limits(), tick.limit.state) == (before, "LeaseEnded")
+
+
+async def test_power_that_moves_while_a_node_falls_back_is_in_force_nowhere_twice(bench):
+    held = {"limit": oversubscribed(1_000, 700, taken_s=0.0), "now": 1.0}
+    for _ in range(2):
+        await bench.control.tick(replace(ALONE, held=free_gpu("b"), **held))
+    assert bench.limits() == ([150, 150], [500, 200])
+    tick = await bench.control.tick(replace(ALONE, held=free_gpu("a"), limit=oversubscribed(1_000, 700), now=20.0))
+    assert sum(sum(each) for each in bench.limits()) <= 700
+    assert tick.limit.in_force_mw == 1_000_000

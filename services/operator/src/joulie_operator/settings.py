@@ -46,6 +46,13 @@ class PowerDomainsMode(StrEnum):
     ENFORCE = "Enforce"
 
 
+class PowerOversubscription(StrEnum):
+    """Use of `oversubscription` of PowerDomain objects."""
+
+    OFF = "Off"
+    ON = "On"
+
+
 def _known_policy(name: str) -> str:
     if name not in POLICIES:
         raise ValueError(f"unknown policy; known: {', '.join(POLICIES)}")
@@ -178,6 +185,9 @@ class OperatorSettings(ElectedSettings, PowerSettings, CapSettings):
     limited where every domain of a tree says `mode: Enforce`. `Off`: limits that are left on nodes are lifted.
     docs/power-budgets.md. Needs further permissions, which the chart grants with `operator.powerDomains.enabled` and
     `enforce`."""
+    power_oversubscription: PowerOversubscription = PowerOversubscription.OFF
+    """`On`: the limits of nodes may add up to more than that of an enforced PowerDomain with `oversubscription`, while
+    what they draw is measured. `Off`: the field changes nothing. docs/power-budgets.md#oversubscription"""
     lift_class_limits: bool = False
     """Whether limits of GPUs by class are lifted on the nodes that performance pods without a node could take. Of use
     where agents set such limits (CLASS_LIMITS=Enforce); the chart sets it there."""

@@ -27,7 +27,7 @@ START_S = 1_800_000_000.0
 class DomainWorld:
     """Everything around one controller; `power` has highest, lowest, wanted and drawn watts by node."""
 
-    def __init__(self, api, client, *, enforces=False):
+    def __init__(self, api, client, *, enforces=False, oversubscribes=False):
         self.api = api
         self.now_s = START_S
         self.stale = None
@@ -77,6 +77,7 @@ class DomainWorld:
             failures=self.failures,
             wall=lambda: self.now_s,
             clock=lambda: self.now_s,
+            oversubscribes=oversubscribes,
         )
         self.controller = PowerDomainController(parts)
 
@@ -90,7 +91,11 @@ class DomainWorld:
             return unknown_node(node)
         highest, lowest, wanted, drawn = self.power[node.name]
         budget = BudgetNode(
-            node.name, identity_of(node), highest * 1000, lowest * 1000, None if wanted is None else wanted * 1000
+            node.name,
+            identity_of(node),
+            int(highest * 1000),
+            int(lowest * 1000),
+            None if wanted is None else int(wanted * 1000),
         )
         return DomainNode(
             budget,

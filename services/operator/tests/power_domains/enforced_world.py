@@ -194,8 +194,8 @@ class EnforcedWorld:
 
 
 @asynccontextmanager
-async def enforced_world(api, client):
+async def enforced_world(api, client, **options):
     async with AsyncExitStack() as stack:
         world = EnforcedWorld(api, client, stack)
-        await world.elect()
+        await world.elect(**options)
         yield world

@@ -12,8 +12,8 @@ from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodePowerBudget
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_operator.power_domains.budget_changes import BudgetChange
 from joulie_operator.power_domains.budget_writer import RAISE_S, BudgetWriter
-from joulie_operator.power_domains.enforcement import BudgetChange
 from joulie_operator.power_domains.sent import SentLimits
 from joulie_testing.api import make_node_power_budget
 

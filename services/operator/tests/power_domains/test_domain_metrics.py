@@ -81,3 +81,24 @@ def test_all_domains_are_counted_and_the_first_have_series():
     assert found["s", "true"] == MOST_SERIES + 5
     limits = sorted(name for name, *_ in [key[1:] for key in found if key[0] == "_limit_watts"])
     assert (len(limits), limits[0], limits[-1]) == (MOST_SERIES, "d00000", f"d{MOST_SERIES - 1:05}")
+
+
+def test_an_oversubscribed_domain_shows_what_is_permitted_and_how_warm_its_breaker_is():
+    over = {
+        "raised": False,
+        "permittedWatts": 1_300,
+        "fallbackWatts": 990,
+        "breakerDamagePercent": 90,
+        "assumedDamagePercent": 60,
+        "reason": "warm",
+    }
+    found = samples({"a": state(oversubscription=over), "b": state()})
+    shown = {key: value for key, value in found.items() if "b" in key or "a" in key}
+    del shown["_limit_watts", "a"], shown["_limit_watts", "b"], shown["_enforced", "a"], shown["_enforced", "b"]
+    assert shown == {
+        ("_permitted_watts", "a"): 1_300,
+        ("_fallback_watts", "a"): 990,
+        ("_raised", "a"): 0,
+        ("_breaker_damage_ratio", "a", "counted"): 0.3,
+        ("_breaker_damage_ratio", "a", "assumed"): 0.6,
+    }

@@ -29,6 +29,7 @@ from joulie_cli.views.power_domains import (
     DomainStatusView,
     DomainView,
     DrawnView,
+    OversubscriptionView,
     RestView,
     decode_power_budget,
     decode_power_domain,
@@ -172,6 +173,14 @@ def _rest(rest: RestView) -> str:
     return f"{total_watts(rest.watts)} beyond CPU packages and GPUs: {', '.join(parts)}"
 
 
+def _oversubscribed(found: OversubscriptionView) -> Cell:
+    """Return whether limits are raised, how far, and the state of the breaker."""
+    state = "raised" if found.raised else "not raised"
+    text = f"{state} up to {total_watts(found.permitted_watts)}: {found.reason}; nodes fall back to "
+    text += f"{total_watts(found.fallback_watts)}; {found.breaker_damage_percent:.0f} % of what trips the breaker"
+    return Cell(text, "" if found.raised else _WARNING)
+
+
 def _nodes(domain: DomainView) -> str:
     nodes, unknown = domain.status.nodes, domain.status.unknown_nodes or 0
     if nodes is None:
@@ -257,6 +266,8 @@ def _fields(domain: DomainView, now_s: float) -> Iterator[tuple[str, str | Cell]
     yield "May draw", f"{total_watts(status.in_force_watts)}, headroom {total_watts(status.headroom_watts)}"
     if status.largest_in_force_watts is not None:
         yield "Largest", f"{total_watts(status.largest_in_force_watts)} since it was first within this limit"
+    if status.oversubscription is not None:
+        yield "Oversubscribed", _oversubscribed(status.oversubscription)
     if status.unconfirmed_nodes is not None:
         away = (status.unconfirmed_nodes, status.refused_nodes or 0, status.silent_nodes or 0)
         yield "Answers", "{} unconfirmed, {} refused, {} silent".format(*away)

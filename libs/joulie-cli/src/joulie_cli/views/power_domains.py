@@ -49,6 +49,16 @@ class RestView(msgspec.Struct, rename="camel"):
     unknown_nodes: _Count = 0
 
 
+class OversubscriptionView(msgspec.Struct, rename="camel"):
+    """State of an oversubscribed domain."""
+
+    raised: bool
+    permitted_watts: _Watts
+    fallback_watts: _Watts | None = None
+    breaker_damage_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
+    reason: str = ""
+
+
 class LoweredView(msgspec.Struct, rename="camel"):
     """A node whose share is below what it wants."""
 
@@ -76,6 +86,7 @@ class DomainStatusView(WireConditions, rename="camel"):
     guaranteed_watts: _Watts | None = None
     headroom_watts: _Watts | None = None
     shortfall_watts: _Watts | None = None
+    oversubscription: OversubscriptionView | None = None
     limited_nodes: _Count | None = None
     lowered_nodes: _Count | None = None
     lowered: tuple[LoweredView, ...] = ()
@@ -132,10 +143,15 @@ class _BudgetSpec(msgspec.Struct, rename="camel"):
     power_domain: str = ""
 
 
+class _Sample(msgspec.Struct, rename="camel"):
+    falling_back: bool = False
+
+
 class _BudgetStatus(msgspec.Struct, rename="camel"):
     sequence: _Count | None = None
     in_force_watts: _Watts | None = None
     refused: bool = False
+    oversubscription: _Sample | None = None
 
 
 class _Budget(WireObject):
@@ -178,7 +194,8 @@ def decode_power_budget(raw: Raw) -> BudgetView:
     except DecodeError:
         return BudgetView(decode_name(raw, "NodePowerBudget"), "", None, None, "unreadable")
     spec, status = wire.spec, wire.status or _BudgetStatus()
-    confirmed = "refused" if status.refused else "confirmed"
+    falls_back = status.oversubscription is not None and status.oversubscription.falling_back
+    confirmed = "refused" if status.refused else "falling back" if falls_back else "confirmed"
     return BudgetView(
         wire.metadata.name,
         spec.power_domain,

@@ -122,6 +122,17 @@ def lower_caps(caps: DeviceCaps, gpus_mw: Mapping[str, int]) -> DeviceCaps:
     return replace(caps, gpus_mw=lower)
 
 
+def lower_of(caps: DeviceCaps, others: DeviceCaps) -> DeviceCaps:
+    """Return caps with the lower one of each device, of two splits over the same devices."""
+    return replace(lower_caps(caps, others.gpus_mw), cpu_mw=min(caps.cpu_mw, others.cpu_mw))
+
+
+def sum_mw(caps: DeviceCaps, devices: LimitedDevices) -> int:
+    """Return the sum of the caps of all devices."""
+    counts = {group.uuid: group.count for group in devices.gpus}
+    return caps.cpu_mw * devices.packages + sum(cap * counts[uuid] for uuid, cap in caps.gpus_mw.items())
+
+
 def lowest_mw(devices: LimitedDevices) -> int | None:
     """Return the sum of the lowest limits; None where not every device has a known range."""
     spans = _spans(devices)

@@ -6,8 +6,9 @@ and that a limit which is not in force as asked has a reason. What a loop holds 
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from joulie_core.budget.device_caps import DeviceCaps, LimitedDevices, lowest_mw
+from joulie_core.budget.device_caps import DeviceCaps, LimitedDevices, lowest_mw, sum_mw
 from joulie_core.budget.node_limit import FollowedLimit
 from joulie_core.budget.objects import watts_of
 
@@ -33,6 +34,15 @@ class LimitState(StrEnum):
     HELD_HIGHER = "HeldHigher"
     #: The object has an older ask than the one that was applied.
     OLDER_ASK = "OlderAsk"
+    #: The fallback is in force in the place of the limit, as no fresh sample is named.
+    FALLING_BACK = "FallingBack"
+    #: It is due, and is not in force.
+    FALLBACK_NOT_HELD = "FallbackNotHeld"
+
+
+_REFUSED: Final = frozenset(
+    {LimitState.BELOW_MINIMUM, LimitState.DEVICES_UNKNOWN, LimitState.NOT_HELD, LimitState.FALLBACK_NOT_HELD}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,8 @@ class NodeLimitReport:
 
     state: LimitState
     message: str = ""
-    #: Sum of the limits that were read back; None: not every device has one, or was read.
+    #: Sum of the limits that were read back; None: not every device has one, or was read. While the fallback counts it
+    #: is not below what the limit holds, which comes back with the next sample that is named.
     in_force_mw: int | None = None
     #: By the budget; None where it sets none.
     caps: DeviceCaps | None = None
@@ -62,7 +73,12 @@ class NodeLimitReport:
     @property
     def refused(self) -> bool:
         """Whether the limit could not be put in force."""
-        return self.state in {LimitState.BELOW_MINIMUM, LimitState.DEVICES_UNKNOWN, LimitState.NOT_HELD}
+        return self.state in _REFUSED
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether the fallback is in force in the place of the limit."""
+        return self.state is LimitState.FALLING_BACK
 
     @property
     def as_asked(self) -> bool:
@@ -78,6 +94,7 @@ def judge_limit(
     cpu: HeldPower,
     gpu: HeldPower,
     now_s: float,
+    full_mw: int | None = None,
 ) -> NodeLimitReport:
     """Return what is in force of a limit.
 
@@ -88,6 +105,8 @@ def judge_limit(
         cpu: what was read back of all packages, after they were capped.
         gpu: the same of all GPUs; `NO_DEVICES` without any.
         now_s: the clock of the lease.
+        full_mw: while the fallback counts: what the limit itself holds, as it was read back last or would be; None
+            where that is not known.
     """
     if not limit.sets_limit:
         return _of_older(limit, NodeLimitReport(LimitState.NO_LIMIT))
@@ -96,20 +115,53 @@ def judge_limit(
         return NodeLimitReport(LimitState.LEASE_ENDED, message)
     if caps is None:
         return NodeLimitReport(LimitState.DEVICES_UNKNOWN, devices.problem or _unknown_range(devices))
+    falls_back = limit.falls_back(now_s)
     problems = [held.problem or "not read back" for held in (cpu, gpu) if held.total_mw is None]
     if cpu.total_mw is None or gpu.total_mw is None:
-        return NodeLimitReport(LimitState.NOT_HELD, "; ".join(problems), caps=caps)
+        state = LimitState.FALLBACK_NOT_HELD if falls_back else LimitState.NOT_HELD
+        return NodeLimitReport(state, "; ".join((*_fallback(limit, now_s), *problems)), caps=caps)
     in_force_mw = cpu.total_mw + gpu.total_mw
+    if falls_back:
+        return _fallen_back(limit, devices, caps, in_force_mw, full_mw)
     return _of_older(limit, _in_force(limit, devices, caps, in_force_mw, now_s))
+
+
+def _fallen_back(
+    limit: FollowedLimit, devices: LimitedDevices, caps: DeviceCaps, in_force_mw: int, full_mw: int | None
+) -> NodeLimitReport:
+    assert limit.hold is not None
+    fallback_mw = limit.hold.fallback_mw
+    fallback, lowest = watts_of(fallback_mw), watts_of(lowest_mw(devices))
+    state, message = LimitState.FALLBACK_NOT_HELD, ""
+    if caps.shortfall_mw > 0:
+        message = f"{fallback:g} W are to be held without a fresh sample; {_lowest(devices, lowest)}"
+    elif in_force_mw > fallback_mw:
+        message = (
+            f"{fallback:g} W are to be held without a fresh sample, and {watts_of(in_force_mw):g} W were read back"
+        )
+    else:
+        state = LimitState.FALLING_BACK
+        asked = watts_of(limit.ask.limit_mw)
+        whole = "" if asked is None else f" in the place of {asked:g} W"
+        message = f"no fresh sample is named: {fallback:g} W{whole}"
+    # Unknown is not lower: without a known limit the operator counts the node with its highest power.
+    kept_mw = None if full_mw is None else max(full_mw, in_force_mw)
+    return NodeLimitReport(state, message, kept_mw, caps)
+
+
+def _fallback(limit: FollowedLimit, now_s: float) -> tuple[str, ...]:
+    if limit.hold is None or not limit.falls_back(now_s):
+        return ()
+    return (f"{watts_of(limit.hold.fallback_mw):g} W are to be held without a fresh sample",)
 
 
 def _in_force(
     limit: FollowedLimit, devices: LimitedDevices, caps: DeviceCaps, in_force_mw: int, now_s: float
 ) -> NodeLimitReport:
-    asked_mw = limit.ask.limit_mw if limit.ask.limit_mw is not None else _sum(caps, devices)
+    asked_mw = limit.ask.limit_mw if limit.ask.limit_mw is not None else sum_mw(caps, devices)
     if caps.shortfall_mw > 0:
         asked, lowest = watts_of(asked_mw), watts_of(lowest_mw(devices))
-        message = f"{asked:g} W asked; the lowest limits of {_named(devices)} are {lowest:g} W together, and are set"
+        message = f"{asked:g} W asked; {_lowest(devices, lowest)}"
         return NodeLimitReport(LimitState.BELOW_MINIMUM, message, in_force_mw, caps)
     if in_force_mw > asked_mw:
         message = f"{watts_of(asked_mw):g} W asked, and {watts_of(in_force_mw):g} W read back"
@@ -128,9 +180,8 @@ def _of_older(limit: FollowedLimit, report: NodeLimitReport) -> NodeLimitReport:
     return NodeLimitReport(LimitState.OLDER_ASK, message, report.in_force_mw, report.caps)
 
 
-def _sum(caps: DeviceCaps, devices: LimitedDevices) -> int:
-    counts = {group.uuid: group.count for group in devices.gpus}
-    return caps.cpu_mw * devices.packages + sum(cap * counts[uuid] for uuid, cap in caps.gpus_mw.items())
+def _lowest(devices: LimitedDevices, watts: float | None) -> str:
+    return f"the lowest limits of {_named(devices)} are {watts:g} W together, and are set"
 
 
 def _named(devices: LimitedDevices) -> str:

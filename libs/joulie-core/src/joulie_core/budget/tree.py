@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from joulie_core.budget.breaker import BreakerRating
 from joulie_core.names import NodeName
 
 
@@ -37,6 +38,8 @@ class BudgetDomain:
     rest_mw: int = 0
     #: False: that of a server is not known, so that nothing below may be raised.
     rest_known: bool = True
+    #: Of its breaker, which may carry more than the limit for a time; None: the domain is not oversubscribed.
+    rating: BreakerRating | None = None
 
     @property
     def withheld_mw(self) -> int:

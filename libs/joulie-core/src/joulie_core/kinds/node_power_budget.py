@@ -26,6 +26,19 @@ Uid = Annotated[str, Field(max_length=_MOST_OF_UID)]
 BootId = Annotated[str, Field(max_length=MOST_OF_BOOT_ID)]
 
 
+class OversubscribedLimit(Model):
+    """A limit that counts only while the node is measured: docs/decisions/0066-oversubscription.md."""
+
+    fallback_watts: Watts
+    """Power that the CPU packages and GPUs may draw together where no fresh sample is named; not above `limitWatts`."""
+    sample_seconds: Annotated[int, Field(ge=1, le=3_600)]
+    """Seconds between two samples of what the node draws."""
+    hold_seconds: Annotated[int, Field(ge=1, le=3_600)]
+    """Seconds for which `limitWatts` may be in force after the sample was taken that `sample` names."""
+    sample: Count | None = None
+    """`status.oversubscription.sample` by which the operator has decided; absent: `fallbackWatts` counts."""
+
+
 class NodePowerBudgetSpec(Model):
     """The limit that is asked of one node. Watts are whole milliwatts."""
 
@@ -42,6 +55,8 @@ class NodePowerBudgetSpec(Model):
     """Power that the CPU packages and GPUs of the node may draw together; absent: no limit."""
     ceiling_watts: Watts | None = None
     """Highest limit that may be in force until this one is confirmed; absent: there may be none."""
+    oversubscription: OversubscribedLimit | None = None
+    """Absent: `limitWatts` counts, measured or not."""
     on_lost_control: DomainLostControl
     """Behaviour of the agent when the lease ends: `KeepGuaranteed` keeps the limit, `Release` removes it."""
     lease_seconds: Annotated[int, Field(ge=1, le=86_400)]
@@ -50,6 +65,18 @@ class NodePowerBudgetSpec(Model):
     """Grows with each renewal of the lease, and with each limit; the agent repeats it in the status."""
     power_domain: Annotated[str, Field(max_length=253)] = ""
     """Name of the PowerDomain that selects the node, for readers."""
+
+
+class DrawnSample(Model):
+    """What the node draws, and which limit its agent holds for it; only for a limit with `oversubscription`."""
+
+    sample: Count
+    """Number of the sample; it grows with each one, and begins at a random number with each start of the agent."""
+    drawn_watts: Watts | None = None
+    """Mean power of all CPU packages and GPUs since the sample before; absent: not all of them were read."""
+    falling_back: bool = False
+    """Whether `fallbackWatts` is in force, as no fresh sample is named. `inForceWatts` is then still that of
+    `limitWatts`, which comes back with the next sample that is named."""
 
 
 class NodePowerBudgetStatus(Model):
@@ -72,6 +99,7 @@ class NodePowerBudgetStatus(Model):
     """Limit of each CPU package, by this budget."""
     gpu_watts: Watts | None = None
     """Limit of each GPU, by this budget."""
+    oversubscription: DrawnSample | None = None
     conditions: Conditions = ()
     """Conditions: InForce (the limit is in force as asked; else why not)."""
 

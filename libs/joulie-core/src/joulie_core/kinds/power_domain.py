@@ -4,6 +4,7 @@ Observed or enforced, as a whole tree: docs/power-budgets.md.
 """
 
 from enum import StrEnum
+from itertools import combinations
 from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field
@@ -34,6 +35,8 @@ MOST_DOMAIN_WATTS: Final = 100_000_000_000
 MOST_OF_MINUTES: Final = 1_000
 MOST_OF_QUARTERS: Final = 14_000
 MOST_EVENT_DAYS: Final = 16
+#: Points of a breaker's curve.
+MOST_BREAKER_POINTS: Final = 16
 #: Priorities reach from minus this to this.
 MOST_PRIORITY: Final = 1_000_000
 
@@ -45,6 +48,7 @@ ParentName = Annotated[
     str, Field(min_length=1, max_length=253, json_schema_extra=_PARENT.schema), AfterValidator(_PARENT.check)
 ]
 DomainWatts = Annotated[int, Field(ge=0, le=MOST_DOMAIN_WATTS)]
+DamagePct = Annotated[float, Field(ge=0, le=100)]
 
 
 class BudgetBasis(StrEnum):
@@ -91,6 +95,44 @@ class FloorSpec(CheckedModel):
     """Percent of the power that each node may draw without a limit."""
 
 
+class BreakerPoint(Model):
+    """A load that the breaker carries for a time, by the vendor's curve: its lower edge, of a warm breaker."""
+
+    load_percent: Annotated[int, Field(ge=101, le=1_000)]
+    """Load in percent of `limitWatts`."""
+    seconds: Annotated[int, Field(ge=1, le=86_400)]
+    """Seconds for which the breaker carries the load without tripping."""
+
+
+def _is_curve(points: tuple[BreakerPoint, ...]) -> bool:
+    """Return whether a higher load is carried for a shorter time."""
+    return all(
+        a == b or (a.load_percent - b.load_percent) * (a.seconds - b.seconds) < 0 for a, b in combinations(points, 2)
+    )
+
+
+class OversubscriptionSpec(CheckedModel):
+    """How far limits may add up to more than the limit of the domain while what is drawn is measured."""
+
+    invariants = (
+        Invariant(
+            "self.breaker.all(a, self.breaker.all(b, a.loadPercent == b.loadPercent && a.seconds == b.seconds || "
+            "a.loadPercent < b.loadPercent && a.seconds > b.seconds || "
+            "a.loadPercent > b.loadPercent && a.seconds < b.seconds))",
+            "points of breaker with a higher load must have a shorter time",
+            lambda spec: _is_curve(spec.breaker),
+        ),
+    )
+
+    breaker: Annotated[tuple[BreakerPoint, ...], Field(min_length=1, max_length=MOST_BREAKER_POINTS)]
+    """Points of the breaker's curve, in any order; no load above the highest is used."""
+    cooling_seconds: Annotated[int, Field(ge=1, le=86_400)]
+    """Time constant with which the breaker cools after an overload."""
+    reaction_seconds: Annotated[int, Field(ge=8, le=3_600)] = 20
+    """Seconds within which an overload ends, without what programs take. Each node writes its status five times in
+    it."""
+
+
 class PowerDomainSpec(CheckedModel):
     """The limit of a part of the power supply, and how its nodes share it."""
 
@@ -132,6 +174,9 @@ class PowerDomainSpec(CheckedModel):
     """`Devices`, the default, compares CPU packages and GPUs with the limit of the domain. The rest of a server
     (memory, fans, losses) is not counted: give it to `reserveWatts`. `Server` counts it as well, by readings of the
     servers' BMCs, and by models where there are none; `status.rest` says which."""
+    oversubscription: OversubscriptionSpec | None = None
+    """Absent: limits never add up to more than `limitWatts`. Needs `mode: Enforce` in all domains of the tree, and the
+    operator's `POWER_OVERSUBSCRIPTION`."""
     on_lost_control: DomainLostControl
     """Behaviour that is wanted of a node that cannot refresh its limit: `KeepGuaranteed` keeps the limit, so that the
     sum holds; `Release` removes it. Required, so that it is chosen by a person; it changes nothing in mode
@@ -206,6 +251,24 @@ class DrawnHistoryStatus(Model):
     """Days with an event, by their number since 1 January 1970, UTC."""
 
 
+class OversubscriptionStatus(Model):
+    """State of an oversubscribed domain."""
+
+    raised: bool
+    """Whether the limits may add up to `permittedWatts` now; else to `limitWatts`."""
+    permitted_watts: Watts
+    """The most that the limits of nodes may add up to while what they draw is measured, with the reserve."""
+    fallback_watts: Watts | None = None
+    """Sum of what the nodes fall back to; absent while it is not known."""
+    breaker_damage_percent: DamagePct
+    """State of the breaker as it is counted: at 100 it would trip."""
+    assumed_damage_percent: DamagePct = 0.0
+    """Part of `breakerDamagePercent` that is assumed of a time that was not seen: 100 for a new leader of the operator,
+    and less as the breaker cools."""
+    reason: Text
+    """Why limits are raised or not."""
+
+
 class PowerDomainStatus(Model):
     """State of the domain. Watts are rounded to the side that shows less room."""
 
@@ -252,6 +315,8 @@ class PowerDomainStatus(Model):
     """The nodes whose share is below what they want, at most 100 of them, the largest difference first."""
     binding_event: Annotated[str, Field(max_length=253)] | None = None
     """Name of the PowerEvent whose limit is in force in place of `limitWatts`; absent: there is none."""
+    oversubscription: OversubscriptionStatus | None = None
+    """Absent where the domain is not oversubscribed."""
     history: DrawnHistoryStatus | None = None
     """Absent where nothing is known."""
     conditions: Conditions = ()

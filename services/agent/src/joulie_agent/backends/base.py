@@ -51,8 +51,11 @@ class ZoneSample:
     """One RAPL package zone."""
 
     zone: str
-    energy_uj: float | None = None
+    energy_uj: int | None = None
     power_watts: float | None = None
+    #: Where the counter wraps around, and the most that is drawn for long; None where the hardware does not report it.
+    range_uj: int | None = None
+    max_watts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ CONTROL_PATH: Final = "/control/{node}"
 _OFF: Final = RefusingBackend(Reason.TURNED_OFF, "turned off by the routing", result=ControlResult.NONE)
 #: A Prometheus source has no timeout of its own in the TelemetryProfile.
 _QUERY_TIMEOUT_S: Final = 5.0
+_LIVE: Final = frozenset({SourceType.HOST, SourceType.HTTP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class NodeBackends:
     #: Whether CPU power is measured at the request. Prometheus returns the last scrape: more requests than one per
     #: tick bring nothing new.
     cpu_source_is_live: bool
+    #: The same of the GPUs.
+    gpu_source_is_live: bool
 
 
 class BackendFactory:
@@ -85,7 +88,8 @@ class BackendFactory:
             ),
             cpu_address=control_address(node, route.cpu_control),
             gpu_address=control_address(node, route.gpu_control),
-            cpu_source_is_live=route.cpu_source.type in {SourceType.HOST, SourceType.HTTP},
+            cpu_source_is_live=route.cpu_source.type in _LIVE,
+            gpu_source_is_live=route.gpu_source.type in _LIVE,
         )
 
     def _source(self, node: NodeName, source: TelemetrySource, host: PowerBackend, *, gpu: bool) -> ReadingSource:

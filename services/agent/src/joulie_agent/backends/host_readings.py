@@ -18,7 +18,10 @@ def cpu_reading(readings: CpuReadings) -> CpuReading:
     return CpuReading(
         power_watts=total_watts(readings.zones),
         throttle_pct=readings.throttle_pct,
-        zones=tuple(ZoneSample(zone.zone, zone.energy_uj, zone.power_watts) for zone in readings.zones),
+        zones=tuple(
+            ZoneSample(zone.zone, zone.energy_uj, zone.power_watts, zone.range_uj, zone.max_watts)
+            for zone in readings.zones
+        ),
         frequencies=tuple(
             CoreFrequency(str(cpu), policy.current_khz, policy.max_khz)
             for policy in readings.policies

@@ -23,6 +23,8 @@ class NodeBudgetView:
     report: NodeLimitReport
     #: What the cap of each subsystem comes from, by its name.
     sources: Mapping[str, LimitSource] = field(default_factory=dict)
+    #: Whether the limit counts only while the node is measured.
+    oversubscribed: bool = False
 
 
 def budget_families(views: Mapping[str, NodeBudgetView]) -> Iterator[Metric]:
@@ -44,6 +46,12 @@ def budget_families(views: Mapping[str, NodeBudgetView]) -> Iterator[Metric]:
         "1 where a node's power budget could not be put in force.",
         _NODE,
         (((node,), float(view.report.refused)) for node, view in views.items()),
+    )
+    yield gauge(
+        "joulie_power_budget_falling_back",
+        "1 where a node is at the fallback of an oversubscribed limit; nodes without one have no sample.",
+        _NODE,
+        (((node,), float(view.report.falls_back)) for node, view in views.items() if view.oversubscribed),
     )
     yield gauge(
         "joulie_power_budget_state",

@@ -12,7 +12,7 @@ from joulie_api.optional_watch import OptionalWatch
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_POWER_BUDGETS
 from joulie_api.wire import Versioned, decode_kind
-from joulie_core.kinds.node_power_budget import NodePowerBudget
+from joulie_core.kinds.node_power_budget import NodePowerBudget, NodePowerBudgetSpec
 
 _TITLE: Final = "power budgets"
 
@@ -58,5 +58,23 @@ class BudgetsWatch:
     def _on_budget(
         self, key: str, old: Versioned[NodePowerBudget] | None, new: Versioned[NodePowerBudget] | None
     ) -> None:
-        if old is None or new is None or old.metadata.uid != new.metadata.uid or old.model.spec != new.model.spec:
+        if old is None or new is None or old.metadata.uid != new.metadata.uid or _has_changed(old.model, new.model):
             self._wake(key)
+
+
+def _has_changed(old: NodePowerBudget, new: NodePowerBudget) -> bool:
+    """Return whether a pass is due before the next sample, for more than the sample that is named and a renewal.
+
+    A node that has its limit goes on with it, and takes both over with its next sample: two passes for each sample
+    would be one too many.
+    """
+    has_limit = new.status.oversubscription is not None and not new.status.oversubscription.falling_back
+    return old.spec != new.spec and not (has_limit and _lasting(old.spec) == _lasting(new.spec))
+
+
+def _lasting(spec: NodePowerBudgetSpec) -> NodePowerBudgetSpec:
+    """Return a spec without what changes with each sample."""
+    if spec.oversubscription is None:
+        return spec
+    unnamed = spec.oversubscription.model_copy(update={"sample": None})
+    return spec.model_copy(update={"renewal": 0, "oversubscription": unnamed})

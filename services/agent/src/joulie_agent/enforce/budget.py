@@ -5,7 +5,7 @@ device draws what it likes. Source: docs/decisions/0053-budgets-on-a-node.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from joulie_actuator.outcome import ControlOutcome
@@ -23,6 +23,8 @@ from joulie_core.budget.device_caps import (
     caps_of_levels,
     caps_of_limit,
     lower_caps,
+    lower_of,
+    sum_mw,
 )
 from joulie_core.budget.in_force import NO_DEVICES, HeldPower, NodeLimitReport, judge_limit
 from joulie_core.budget.node_limit import FollowedLimit
@@ -49,6 +51,10 @@ class NodeBudget:
     caps: DeviceCaps | None = None
     #: By the limit and the devices alone; `caps` are below it while power moves between devices.
     split: DeviceCaps | None = None
+    #: Sum of what the limit itself gives, as it was read back last or would be; None where that is not known.
+    full_mw: int | None = None
+    #: Whether `caps` are of the fallback.
+    falls_back: bool = False
 
     @classmethod
     def of(
@@ -73,18 +79,17 @@ class NodeBudget:
             return cls()
         if not limit.applies(now_s):
             return cls(limit, devices)
-        if limit.levels is not None:
-            split = caps_of_levels(limit.levels.cpu_mw, limit.levels.gpu_mw, devices)
-        else:
-            assert limit.ask.limit_mw is not None
-            split = caps_of_limit(limit.ask.limit_mw, devices)
-        caps = split
+        full = _full(limit, devices)
+        caps = split = _split(limit, full, devices, now_s)
         if split is not None and before.split is None:
             # What an earlier agent has set may be another split.
             caps = lower_caps(split, gpus_mw)
         elif split is not None and before.split is not None and devices.reorders(before.devices):
             caps = lower_caps(split, before.split.gpus_mw)
-        return cls(limit, devices, caps, split)
+        full_mw = None if full is None else sum_mw(full, devices)
+        if before.full_mw is not None and before.limit is not None and before.limit.is_of(limit):
+            full_mw = before.full_mw
+        return cls(limit, devices, caps, split, full_mw, limit.falls_back(now_s))
 
     @property
     def is_moving(self) -> bool:
@@ -123,7 +128,14 @@ class NodeBudget:
             cpu=_held("CPU", cpu, self.devices.packages),
             gpu=_held("GPU", gpu, self.devices.gpu_count) if self.devices.gpus else NO_DEVICES,
             now_s=now_s,
+            full_mw=self.full_mw,
         )
+
+    def after(self, report: NodeLimitReport | None) -> "NodeBudget":
+        """Return the budget with what was read back of its limit, if the limit itself was in force."""
+        if report is None or report.in_force_mw is None or self.falls_back or self.is_moving:
+            return self
+        return replace(self, full_mw=report.in_force_mw)
 
     def named_in(self, report: ControlReport, source: LimitSource | None) -> ControlReport:
         """Add to a report which of profile and budget sets the cap, where the budget sets one too."""
@@ -131,12 +143,29 @@ class NodeBudget:
             return report
         asked = watts_of(self.limit.ask.limit_mw)
         whole = "" if asked is None else f" of {asked:g} W for the node"
+        if self.limit.hold is not None and self.falls_back:
+            whole += f", at its fallback of {watts_of(self.limit.hold.fallback_mw):g} W"
         note = {
             LimitSource.BUDGET: f"capped by the power budget{whole}",
             LimitSource.PROFILE: f"capped by the profile, below the power budget{whole}",
         }[source]
         message = "; ".join(part for part in (note, report.message) if part)[:1024]
         return report.model_copy(update={"message": message, "cap_source": source.value})
+
+
+def _full(limit: FollowedLimit, devices: LimitedDevices) -> DeviceCaps | None:
+    """Return the caps that the limit itself gives; None where it is not known, or cannot be split."""
+    if limit.levels is not None:
+        return caps_of_levels(limit.levels.cpu_mw, limit.levels.gpu_mw, devices)
+    return None if limit.ask.limit_mw is None else caps_of_limit(limit.ask.limit_mw, devices)
+
+
+def _split(limit: FollowedLimit, full: DeviceCaps | None, devices: LimitedDevices, now_s: float) -> DeviceCaps | None:
+    """Return the caps that count now: of the limit, or of its fallback."""
+    if limit.hold is None or not limit.falls_back(now_s):
+        return full
+    fallback = caps_of_limit(limit.hold.fallback_mw, devices)
+    return fallback if fallback is None or full is None else lower_of(fallback, full)
 
 
 def devices_of(

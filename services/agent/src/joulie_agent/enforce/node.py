@@ -19,6 +19,7 @@ from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.budget import NodeBudget, devices_of, limits_in_force
+from joulie_agent.enforce.drawn import DeviceReadings, DrawnMeter
 from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.enforce.known_hardware import KnownHardware
 from joulie_agent.enforce.moves import CpuPlaces, GpuPlaces
@@ -59,6 +60,8 @@ class Inputs:
     limit: FollowedLimit | None = None
     #: As what GPUs are held, by UUID; others are not known.
     held: Mapping[str, HeldAs] = field(default_factory=dict)
+    #: Whether this tick measures what the node has drawn since the last one that did.
+    samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,9 @@ class Tick:
     limit: NodeLimitReport | None = None
     #: What the cap of each subsystem comes from, by its name; those without a cap are left out.
     sources: Mapping[str, LimitSource] = field(default_factory=dict)
+    #: Mean power of all CPU packages and GPUs since the last sample, in milliwatts; None where this is none, or a
+    #: device was not read.
+    drawn_mw: int | None = None
 
     @property
     def failed(self) -> bool:
@@ -116,6 +122,7 @@ class NodeControl:
         self._intent: cpu.CpuIntent | None = None
         self._hardware = DiscoveredHardware(NodeHardwareStatus())
         self._budget = NodeBudget()
+        self._drawn = DrawnMeter()
 
     @property
     def cpu_state(self) -> cpu.CpuControlState:
@@ -140,11 +147,24 @@ class NodeControl:
     async def tick(self, inputs: Inputs) -> Tick:
         """Read, then carry out the published target once."""
         backends = self._build(inputs)
+        clock = asyncio.get_running_loop().time
+        started_s = clock()
         cpu_reading, gpu_reading = await self._known.read(backends)
+        # A source may be slow: what a limit is meanwhile counts from here on.
+        now_s = inputs.now + clock() - started_s
         self._hardware = self._known.discover(inputs.node, inputs.published, backends)
         devices = devices_of(self._hardware, self._known.facts, backends, inputs.held)
+        drawn_mw = None
+        if inputs.samples:
+            read = DeviceReadings(
+                cpu_reading if backends.cpu_source_is_live else None,
+                gpu_reading if backends.gpu_source_is_live else None,
+                from_s=inputs.now,
+                to_s=now_s,
+            )
+            drawn_mw = self._drawn.sample(read, devices)
         in_force = limits_in_force(gpu_reading)
-        self._budget = budget = NodeBudget.of(inputs.limit, devices, self._budget, in_force, now_s=inputs.now)
+        self._budget = budget = NodeBudget.of(inputs.limit, devices, self._budget, in_force, now_s=now_s)
         cap, source = self._cpu_cap(inputs, budget)
         self._intent = intent = self._cpu_intent(inputs, backends, cap)
         gpu_intent = self._gpu_intent(inputs, budget)
@@ -158,16 +178,19 @@ class NodeControl:
         released = await self._release_left()
         sources = {"cpu": source, "gpu": gpu_result.source}
         cpu_report = budget.named_in(_with_tuning(cpu_result.report, tuned), source)
+        limit = budget.report(cpu_result.cap, gpu_result.caps, now_s)
+        self._budget = budget.after(limit)
         return Tick(
             cpu=self._cpu.named_in(cpu_report, inputs.route),
             gpu=self._gpu.named_in(budget.named_in(gpu_result.report, gpu_result.source), inputs.route),
             again=released or budget.is_moving,
-            limit=budget.report(cpu_result.cap, gpu_result.caps, inputs.now),
+            limit=limit,
             sources={name: each for name, each in sources.items() if each is not None},
             cpu_reading=cpu_reading,
             gpu_reading=gpu_reading,
             hardware=self._hardware,
             action=cpu_result.action,
+            drawn_mw=drawn_mw,
         )
 
     async def follow(self, now: float) -> DvfsDirection | None:

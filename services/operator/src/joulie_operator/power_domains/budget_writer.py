@@ -16,14 +16,15 @@ from joulie_api.errors import ApiError, Conflict, KubeError, NotFound, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.owners import owned_by
 from joulie_api.resources import NODE_POWER_BUDGETS
+from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec
 from joulie_core.node import Node
-from joulie_operator.power_domains.enforcement import BudgetChange
+from joulie_operator.power_domains.budget_changes import BudgetChange
 from joulie_operator.power_domains.sent import Budget, SentLimits
 
 #: Age of a decision up to which a raise is sent.
 RAISE_S: Final = 5.0
 #: Fields that a merge patch has to delete where they are absent.
-_OPTIONAL: Final = ("limitWatts", "ceilingWatts")
+_OPTIONAL: Final = ("limitWatts", "ceilingWatts", "oversubscription")
 
 _log = structlog.get_logger()
 
@@ -78,7 +79,7 @@ class BudgetWriter:
                 body = {"metadata": owner, "spec": change.spec.dump()}
                 await self._writer.create(NODE_POWER_BUDGETS, name, body)
             else:
-                spec = {**dict.fromkeys(_OPTIONAL), **change.spec.dump()}
+                spec = _merged(change.spec)
                 body = {"metadata": {"resourceVersion": change.version, **owner}, "spec": spec}
                 await self._writer.patch(NODE_POWER_BUDGETS, name, body)
         except (Conflict, NotFound):
@@ -106,3 +107,11 @@ class BudgetWriter:
             self._log.failed(error, node=budget.name)
         else:
             self._log.recovered(node=budget.name)
+
+
+def _merged(spec: NodePowerBudgetSpec) -> dict[str, Any]:
+    """Return a spec as a merge patch that deletes what it lacks."""
+    found = {**dict.fromkeys(_OPTIONAL), **spec.dump()}
+    if spec.oversubscription is not None:
+        found["oversubscription"] = {"sample": None, **found["oversubscription"]}
+    return found

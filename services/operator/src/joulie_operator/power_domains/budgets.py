@@ -7,9 +7,9 @@ from joulie_api.wire import Versioned
 from joulie_core.kinds import NodePowerBudget
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_operator.power_domains.budget_changes import SeenBudgets
 from joulie_operator.power_domains.budget_writer import BudgetWriter
 from joulie_operator.power_domains.decision import DomainDecision
-from joulie_operator.power_domains.enforcement import SeenBudgets
 from joulie_operator.power_domains.inputs import boot_of
 from joulie_operator.power_domains.sent import NO_TERM, SentLimits
 

@@ -28,7 +28,7 @@ from joulie_operator.power_domains.inputs import DomainSight
 from joulie_operator.power_domains.metrics import families
 from joulie_operator.power_domains.rest import RestTracker
 from joulie_operator.power_domains.sent import SentLimits
-from joulie_operator.settings import OperatorSettings, PowerDomainsMode
+from joulie_operator.settings import OperatorSettings, PowerDomainsMode, PowerOversubscription
 from joulie_operator.twins import TwinTracker
 from joulie_operator.watches import OperatorWatches
 
@@ -99,6 +99,7 @@ def build_power_domains(
             failures=app.failures,
             wall=time.time,
             clock=clock,
+            oversubscribes=settings.power_oversubscription is PowerOversubscription.ON,
         )
     )
     app.registry.register(NodeSeriesCollector(lambda: families(controller.states) if is_leading() else ()))

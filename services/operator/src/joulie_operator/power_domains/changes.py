@@ -19,6 +19,8 @@ NUMBERS_INTERVAL_S: Final = 60.0
 HEARTBEAT_S: Final = 300.0
 #: Move of watts that is worth a write, of the limit.
 _BAND: Final = 0.01
+#: Move of the damage of a breaker that is worth a write, in percent of what trips it.
+_DAMAGE_PCT: Final = 10.0
 _NO_POWER: Final = DrawnPower()
 _NO_REST: Final = RestOfServers(watts=0)
 
@@ -66,13 +68,14 @@ def _state(status: PowerDomainStatus) -> tuple[object, ...]:
         status.refused_nodes,
         status.silent_nodes,
         status.binding_event,
+        None if status.oversubscription is None else status.oversubscription.raised,
         tuple(each is None for each in _numbers(status)),
         conditions,
     )
 
 
-def _counts(status: PowerDomainStatus) -> tuple[int | None, ...]:
-    drawn, rest = status.drawn or _NO_POWER, status.rest or _NO_REST
+def _counts(status: PowerDomainStatus) -> tuple[int | str | None, ...]:
+    drawn, rest, over = status.drawn or _NO_POWER, status.rest or _NO_REST, status.oversubscription
     return (
         status.unconfirmed_nodes,
         drawn.measured_nodes,
@@ -83,11 +86,13 @@ def _counts(status: PowerDomainStatus) -> tuple[int | None, ...]:
         rest.unknown_nodes,
         status.limited_nodes,
         status.lowered_nodes,
+        None if over is None else over.reason,
+        None if over is None else round(over.breaker_damage_percent / _DAMAGE_PCT),
     )
 
 
 def _numbers(status: PowerDomainStatus) -> tuple[float | None, ...]:
-    drawn = status.drawn or _NO_POWER
+    drawn, over = status.drawn or _NO_POWER, status.oversubscription
     return (
         status.allocated_watts,
         status.in_force_watts,
@@ -98,4 +103,6 @@ def _numbers(status: PowerDomainStatus) -> tuple[float | None, ...]:
         drawn.measured_watts,
         drawn.modelled_watts,
         None if status.rest is None else status.rest.watts,
+        None if over is None else over.permitted_watts,
+        None if over is None else over.fallback_watts,
     )

@@ -63,6 +63,8 @@ class PowerDomainParts:
     wall: Callable[[], float]
     #: The clock of leases.
     clock: Callable[[], float]
+    #: The setting for limits that add up to more than those of domains.
+    oversubscribes: bool = False
 
 
 class PowerDomainController:
@@ -138,6 +140,7 @@ class PowerDomainController:
             budgets=self._parts.budgets.seen(nodes),
             rests=published_rests(domains, self._parts.wall()),
             events=events.inputs(domains, facts, self._parts.wall()),
+            oversubscribes=self._parts.oversubscribes,
         )
         decided_s = self._parts.clock()
         decision = await asyncio.to_thread(decide, inputs, self._enforcer, self._parts.failures)

@@ -32,14 +32,9 @@ from joulie_core.budget import (
 from joulie_core.kinds import PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainMode
 from joulie_core.names import NodeName
+from joulie_operator.power_domains.budget_changes import BudgetChange, SeenBudgets, kept_changes
 from joulie_operator.power_domains.domains import budget_domains
-from joulie_operator.power_domains.enforcement import (
-    BudgetChange,
-    EnforcedDomain,
-    SeenBudgets,
-    TreeEnforcer,
-    kept_changes,
-)
+from joulie_operator.power_domains.enforcement import EnforcedDomain, TreeEnforcer
 from joulie_operator.power_domains.inputs import DomainNode
 
 
@@ -88,6 +83,8 @@ class DomainInputs:
     rests: Mapping[str, PublishedRest] = field(default_factory=dict)
     #: Events that lower limits of domains.
     events: EventInputs = field(default_factory=EventInputs)
+    #: Limits may be raised above those of domains while what is drawn is measured.
+    oversubscribes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ class _TreeDecision:
 
 def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> DomainDecision:
     """Return the decision; it has no outcome for the domains of a tree that a defect ended the work on."""
-    domains = budget_domains(inputs.specs, inputs.labels)
+    domains = budget_domains(inputs.specs, inputs.labels, oversubscribes=inputs.oversubscribes)
     forest = plant(domains, inputs.unread)
     own = _by_domain(forest.problems)
     outcomes: dict[str, DomainOutcome] = {}

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from joulie_core.budget import BudgetDomain
+from joulie_core.budget.breaker import BreakerRating, curve_of
 from joulie_core.kinds import PowerDomainSpec
-from joulie_core.kinds.power_domain import BudgetBasis, DomainLostControl
+from joulie_core.kinds.power_domain import BudgetBasis, DomainLostControl, OversubscriptionSpec
 from joulie_core.names import NodeName
 from joulie_core.units import MW_PER_WATT
 
@@ -13,17 +15,24 @@ _Pair = tuple[str, str]
 
 
 def budget_domains(
-    specs: Mapping[str, PowerDomainSpec], labels: Mapping[NodeName, Mapping[str, str]]
+    specs: Mapping[str, PowerDomainSpec],
+    labels: Mapping[NodeName, Mapping[str, str]],
+    *,
+    oversubscribes: bool = False,
 ) -> list[BudgetDomain]:
     """Return the domains.
 
     Args:
         specs: by the name of the domain.
         labels: of all nodes of the cluster.
+        oversubscribes: the setting is On.
     """
     wanted = {pair for spec in specs.values() for pair in (spec.node_selector or {}).items()}
     index = _index(wanted, labels)
-    return [_domain(name, spec, index) for name, spec in specs.items()]
+    domains = [_domain(name, spec, index) for name, spec in specs.items()]
+    if not oversubscribes:
+        return domains
+    return [replace(each, rating=_rating(specs[each.name].oversubscription)) for each in domains]
 
 
 def _index(
@@ -58,3 +67,10 @@ def _domain(name: str, spec: PowerDomainSpec, index: Mapping[_Pair, frozenset[No
         nodes=tuple(sorted(nodes)),
         counts_servers=spec.basis is BudgetBasis.SERVER,
     )
+
+
+def _rating(spec: OversubscriptionSpec | None) -> BreakerRating | None:
+    if spec is None:
+        return None
+    curve = curve_of((each.load_percent, each.seconds) for each in spec.breaker)
+    return BreakerRating(curve, float(spec.cooling_seconds), spec.reaction_seconds)

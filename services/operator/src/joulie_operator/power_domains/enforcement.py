@@ -5,10 +5,9 @@ have repeated a renewal of its own, or had `SETTLING_S` to do so; and that a nod
 the moment on at which its agent may have given up its limit.
 """
 
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_core.budget import (
@@ -27,72 +26,30 @@ from joulie_core.budget import (
     unknown_chain,
     with_events,
 )
+from joulie_core.budget.fallback import raised_tree
 from joulie_core.budget.ledger import current_ask, current_report, is_silent, next_ask
-from joulie_core.budget.objects import watts_of
-from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec
-from joulie_core.kinds.power_domain import DomainLostControl
 from joulie_core.names import NodeName
+from joulie_operator.power_domains.budget_changes import (
+    TIMES,
+    BudgetChange,
+    SeenBudgets,
+    budget_changes,
+    is_released_without_control,
+)
+from joulie_operator.power_domains.oversubscription import (
+    OversubscribedDomain,
+    TreeRaises,
+    named_samples,
+    oversubscribed_domains,
+    with_headroom,
+)
 from joulie_operator.power_domains.sent import NO_TERM, SeenBudget
 
-#: The lease of a limit, and its part in which others can be lowered and read back.
-TIMES: Final = LeaseTimes(lease_s=300.0, margin_s=60.0)
 #: Time for which an agent without control keeps a limit that it shall keep: the longest lease of its actuator.
 KEPT: Final = LeaseTimes(lease_s=3600.0, margin_s=60.0)
 #: Time that agents have to answer a new leader.
 SETTLING_S: Final = 60.0
-#: Between two renewals of a node at most; at least half of it.
-RENEWAL_S: Final = 100.0
-_SHARES: Final = 1 << 16
 _NO_EVENTS: Final = EventInputs()
-#: Largest whole number that an object can have.
-_MOST: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetChange:
-    """A spec that is to be written over one version of an object; None: there is no object."""
-
-    node: NodeName
-    version: str | None
-    spec: NodePowerBudgetSpec
-    #: The limit is higher than what was asked before.
-    raises: bool = False
-    #: Of the domain of the node.
-    priority: int = 0
-    #: The limit is below what was asked before.
-    lowers: bool = False
-    renews: bool = False
-
-    @property
-    def order(self) -> tuple[int, int, str]:
-        """Sorts lowerings first, the least important domain before others, then raises, the most important first."""
-        if self.lowers:
-            return (0, self.priority, self.node)
-        if self.renews:
-            return (3, 0, self.node)
-        return (2 if self.raises else 1, -self.priority, self.node)
-
-
-@dataclass(frozen=True, slots=True)
-class SeenBudgets:
-    """All that is known of the objects of nodes, at one moment of the operator's clock."""
-
-    now_s: float
-    #: Of this leader; None: it is not known, or not above what is stored.
-    term: int | None
-    seen: Mapping[NodeName, SeenBudget] = field(default_factory=dict)
-    #: Nodes without a boot ID: they cannot be lowered.
-    bootless: frozenset[NodeName] = frozenset()
-    #: Nodes whose object cannot be read: they cannot be asked.
-    unreadable: frozenset[NodeName] = frozenset()
-    #: Times of the last writes that were sent by this leader.
-    last_s: Mapping[NodeName, float] = field(default_factory=dict)
-
-    def renewal_is_due(self, name: NodeName) -> bool:
-        """Return whether a node is renewed now: after a share of the interval that its name gives."""
-        last_s = self.last_s.get(name)
-        share = (zlib.crc32(name.encode()) % _SHARES) / _SHARES
-        return last_s is None or self.now_s >= last_s + RENEWAL_S * (1.0 + share) / 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +64,8 @@ class EnforcedDomain:
     largest_mw: int | None
     #: The term of the leader is known.
     has_term: bool = True
+    #: None: it is not oversubscribed.
+    oversubscription: OversubscribedDomain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +98,7 @@ class TreeEnforcer:
         self._planners: _Planners = {}
         #: Of trees with events, without these.
         self._plain: _Planners = {}
+        self._raises = TreeRaises()
         #: End of the time in which agents may answer, by the root and the term.
         self._settled_s: dict[tuple[str, int], float] = {}
         self._largest: dict[str, _Largest] = {}
@@ -146,6 +106,7 @@ class TreeEnforcer:
     def retain(self, roots: set[str], domains: set[str]) -> None:
         """Forget all other trees and domains."""
         self._planners = {root: each for root, each in self._planners.items() if root in roots}
+        self._raises.retain(roots)
         self._plain = {root: each for root, each in self._plain.items() if root in roots}
         self._settled_s = {key: each for key, each in self._settled_s.items() if key[0] in roots}
         self._largest = {name: each for name, each in self._largest.items() if name in domains}
@@ -172,22 +133,30 @@ class TreeEnforcer:
         if events.of(tree):
             plain = self._planner(self._plain, tree, term).shares(nodes, budgets.now_s)
             evented = with_events(tree, events, plain.targets_mw, plain.floors_mw)
-            tree = evented.tree
             nodes = {name: replace(each, kept_mw=evented.kept_mw.get(name, 0)) for name, each in nodes.items()}
         else:
             self._plain.pop(tree.domains[0].name, None)
+        raises = self._raises.look(
+            tree, nodes, budgets.seen, budgets.now_s, term=budgets.term, lowered=bool(evented.limits)
+        )
+        given, tree = tree, evented.tree if raises is None or not raises.raised else raised_tree(tree)
         planner = self._planner(self._planners, tree, term)
         decision = planner.decide(nodes, budgets.now_s)
         asks = dict(decision.asks)
         if budgets.term is not None and not decision.deposed:
             asks = _kept_again(tree, nodes, budgets, term) | asks
-        changes = tuple(_changes(tree, nodes, budgets, asks, settling=settling)) if budgets.term is not None else ()
-        observed = domains_of(tree, nodes, decision)
+        changes: tuple[BudgetChange, ...] = ()
+        if budgets.term is not None:
+            samples = named_samples(given, raises, decision.domains)
+            changes = tuple(budget_changes(tree, nodes, budgets, asks, samples, settling=settling))
+        observed = with_headroom(domains_of(tree, nodes, decision), evented.tree)
         chains = {} if planner.allocator is None else available_of(tree, planner.allocator, decision.domains)
         if budgets.term is None or decision.deposed:
             # Another leader decides what is given to whom.
             chains = {name: unknown_chain(chain) for name, chain in chains.items()}
-        states = self._states(tree, nodes, observed, budgets)
+        states = self._states(evented.tree, nodes, observed, budgets)
+        for name, each in oversubscribed_domains(given, raises, nodes).items():
+            states[name] = replace(states[name], oversubscription=each)
         return EnforcedTree(decision, observed, states, changes, evented, chains)
 
     @staticmethod
@@ -235,17 +204,6 @@ class TreeEnforcer:
         return found
 
 
-def kept_changes(names: frozenset[NodeName], budgets: SeenBudgets) -> Iterator[BudgetChange]:
-    """Yield the renewals of nodes that keep what they have."""
-    for name in sorted(names):
-        seen = budgets.seen.get(name)
-        if seen is None or seen.spec is None or seen.in_flight or name in budgets.unreadable or budgets.term is None:
-            continue
-        if seen.spec.term <= budgets.term and budgets.renewal_is_due(name):
-            spec = seen.spec.model_copy(update={"renewal": _next(seen.spec)})
-            yield BudgetChange(name, seen.version, spec, renews=True)
-
-
 def _node(tree: BudgetTree, facts: BudgetNode, budgets: SeenBudgets, *, settling: bool) -> BudgetNode:
     """Return a node with its ask and report as they count."""
     name = facts.name
@@ -259,14 +217,10 @@ def _node(tree: BudgetTree, facts: BudgetNode, budgets: SeenBudgets, *, settling
         node = replace(node, renewed_s=budgets.now_s)
     if node.ask is None or tree.releases[tree.leaf_of[name]]:
         return node
-    if _releases(seen) or is_silent(node, budgets.now_s, KEPT):
+    if is_released_without_control(seen) or is_silent(node, budgets.now_s, KEPT):
         # It may be without limit, or will be when its lease ends.
         return replace(node, ask=replace(node.ask, ceiling_mw=None), report=None)
     return node
-
-
-def _releases(seen: SeenBudget) -> bool:
-    return seen.spec is not None and seen.spec.on_lost_control is DomainLostControl.RELEASE
 
 
 def _kept_again(
@@ -282,79 +236,8 @@ def _kept_again(
         if node.ask is not None
         and current_ask(node) is not None
         and not tree.releases[tree.leaf_of[name]]
-        and _releases(budgets.seen[name])
+        and is_released_without_control(budgets.seen[name])
     }
-
-
-def _changes(
-    tree: BudgetTree,
-    nodes: Mapping[NodeName, BudgetNode],
-    budgets: SeenBudgets,
-    asks: Mapping[NodeName, LimitAsk],
-    *,
-    settling: bool,
-) -> Iterator[BudgetChange]:
-    for name, node in nodes.items():
-        seen, index = budgets.seen.get(name, SeenBudget()), tree.leaf_of[name]
-        if seen.in_flight or name in budgets.unreadable:
-            continue
-        domain, ask = tree.domains[index], asks.get(name)
-        before = current_ask(node)
-        if ask is not None and not (settling and _is_raise(before, ask)):
-            yield BudgetChange(
-                name,
-                seen.version,
-                _spec(name, ask, seen, domain.name, releases=tree.releases[index]),
-                raises=_is_raise(before, ask),
-                lowers=_is_lowering(before, ask),
-                priority=domain.priority,
-            )
-        elif seen.spec is not None and seen.unanswered:
-            yield BudgetChange(name, seen.version, seen.spec, priority=domain.priority)
-        elif node.ask is not None and seen.spec is not None and _is_renewed(tree, name, seen, budgets):
-            spec = _spec(name, node.ask, seen, domain.name, releases=tree.releases[index])
-            spec = spec.model_copy(update={"ceiling_watts": seen.spec.ceiling_watts})
-            yield BudgetChange(name, seen.version, spec, renews=True)
-
-
-def _is_renewed(tree: BudgetTree, name: NodeName, seen: SeenBudget, budgets: SeenBudgets) -> bool:
-    """Return whether a renewal is due; at once where the node shall be released and does not know it."""
-    unknown = tree.releases[tree.leaf_of[name]] and not _releases(seen)
-    return unknown or budgets.renewal_is_due(name)
-
-
-def _spec(name: NodeName, ask: LimitAsk, seen: SeenBudget, domain: str, *, releases: bool) -> NodePowerBudgetSpec:
-    uid, _, boot_id = ask.identity.partition("/")
-    return NodePowerBudgetSpec(
-        node_name=name,
-        node_uid=uid,
-        boot_id=boot_id,
-        term=ask.term,
-        sequence=min(ask.sequence, _MOST),
-        limit_watts=watts_of(ask.limit_mw),
-        ceiling_watts=watts_of(ask.ceiling_mw),
-        on_lost_control=DomainLostControl.RELEASE if releases else DomainLostControl.KEEP_GUARANTEED,
-        lease_seconds=int(TIMES.lease_s),
-        renewal=_next(seen.spec),
-        power_domain=domain,
-    )
-
-
-def _next(spec: NodePowerBudgetSpec | None) -> int:
-    """Return the number of the next renewal."""
-    return 1 if spec is None else min(spec.renewal + 1, _MOST)
-
-
-def _is_raise(before: LimitAsk | None, ask: LimitAsk) -> bool:
-    if before is None or before.limit_mw is None:
-        return False
-    return ask.limit_mw is None or ask.limit_mw > before.limit_mw
-
-
-def _is_lowering(before: LimitAsk | None, ask: LimitAsk) -> bool:
-    if ask.limit_mw is None:
-        return False
-    return before is None or before.limit_mw is None or ask.limit_mw < before.limit_mw
 
 
 def _marks(node: BudgetNode, now_s: float) -> Iterator[str]:

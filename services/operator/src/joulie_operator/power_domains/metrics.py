@@ -14,6 +14,8 @@ from joulie_core.kinds.power_domain import DomainMode
 #: Domains that have series, the first by name; all of them are counted.
 MOST_SERIES: Final = 1_000
 
+_PERCENT: Final = 100.0
+
 _Figure = Callable[[PowerDomainStatus], float | None]
 
 
@@ -66,6 +68,16 @@ _WATTS: Final[tuple[tuple[str, str, _Figure], ...]] = (
         "Power by which the lowest limits of the hardware exceed what nodes may get, in watts.",
         lambda status: status.shortfall_watts,
     ),
+    (
+        "permitted",
+        "Power that limits below an oversubscribed PowerDomain may add up to while draws are measured, in watts.",
+        lambda status: None if status.oversubscription is None else status.oversubscription.permitted_watts,
+    ),
+    (
+        "fallback",
+        "Sum of what the nodes of an oversubscribed PowerDomain fall back to without a fresh sample, in watts.",
+        lambda status: None if status.oversubscription is None else status.oversubscription.fallback_watts,
+    ),
 )
 
 
@@ -99,6 +111,23 @@ def families(states: Mapping[str, DomainState]) -> Iterable[Metric]:
         (((name,), each.status.mode is DomainMode.ENFORCE) for name, each in shown),
     )
     yield gauge(
+        "joulie_operator_power_domain_raised",
+        "1 for an oversubscribed PowerDomain whose limits may add up to the permitted power now, else 0.",
+        ("domain",),
+        (
+            ((name,), each.status.oversubscription.raised)
+            for name, each in shown
+            if each.status.oversubscription is not None
+        ),
+    )
+    yield gauge(
+        "joulie_operator_power_domain_breaker_damage_ratio",
+        "State of the breaker of an oversubscribed PowerDomain as it is counted, of 1, at which it would trip: the "
+        "part of what was counted, and what is assumed of the time that this leader has not seen.",
+        ("domain", "part"),
+        _damage(shown),
+    )
+    yield gauge(
         "joulie_operator_power_domain_drawn_watts",
         "Power that the nodes of a PowerDomain draw, in watts, by how it is known; unknown draws are in no sample.",
         ("domain", "quality"),
@@ -119,6 +148,14 @@ def _drawn(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str
         if drawn is not None:
             yield (name, "measured"), drawn.measured_watts
             yield (name, "modelled"), drawn.modelled_watts
+
+
+def _damage(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str, str], float]]:
+    for name, each in shown:
+        found = each.status.oversubscription
+        if found is not None:
+            yield (name, "counted"), (found.breaker_damage_percent - found.assumed_damage_percent) / _PERCENT
+            yield (name, "assumed"), found.assumed_damage_percent / _PERCENT
 
 
 def _nodes(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str, str], float | None]]:

@@ -11,9 +11,10 @@ from typing import Final
 
 from joulie_api.wire import Versioned
 from joulie_core.budget import LimitAsk, LimitReport
-from joulie_core.budget.objects import stored_ask, stored_report
+from joulie_core.budget.objects import milliwatts, stored_ask, stored_report
+from joulie_core.budget.samples import NodeSample
 from joulie_core.kinds import NodePowerBudget
-from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec
+from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
 
 #: A watch shows a write sooner; after it the write is sent again, on the version that it was sent on.
 UNSEEN_S: Final = 30.0
@@ -50,6 +51,9 @@ class SeenBudget:
     report: LimitReport | None = None
     #: Time before the renewal that the agent has repeated; None: not known.
     renewed_s: float | None = None
+    #: That renewal, and what the agent has measured last; None: it has reported none.
+    repeated: int | None = None
+    sample: NodeSample | None = None
     #: Nothing may be written before the watch shows what was.
     in_flight: bool = False
     #: The spec was sent without an answer, and is sent again unless a newer one is.
@@ -131,14 +135,26 @@ class SentLimits:
         renewed_s = None
         if status is not None and spec is not None and (status.renewal or 0) <= spec.renewal:
             renewed_s = self._renewed_s(name, status.renewal)
+        repeated = None if status is None else status.renewal
+        sample = None if status is None else _sample(status, renewed_s)
         if sent is None:
-            return SeenBudget(version, spec, ask, report, renewed_s)
+            return SeenBudget(version, spec, ask, report, renewed_s, repeated, sample)
         in_flight = sent.stored and now_s < sent.at_s + UNSEEN_S
         sent_ask = stored_ask(sent.spec)
         if not sent.stored:
             # Earlier leaders can still write over what is stored.
             sent_ask = replace(sent_ask, term=NO_TERM if ask is None else ask.term)
-        return SeenBudget(version, sent.spec, sent_ask, report, renewed_s, in_flight, not in_flight)
+        return SeenBudget(
+            version,
+            sent.spec,
+            sent_ask,
+            report,
+            renewed_s,
+            repeated,
+            sample,
+            in_flight=in_flight,
+            unanswered=not in_flight,
+        )
 
     def _renewed(self, name: str, sent: SentLimit) -> None:
         renewals = self._renewals.setdefault(name, [])
@@ -153,3 +169,8 @@ class SentLimits:
             return None
         renewals[:] = renewals[len(known) - 1 :]
         return known[-1][1]
+
+
+def _sample(status: NodePowerBudgetStatus, renewed_s: float | None) -> NodeSample | None:
+    found = status.oversubscription
+    return None if found is None else NodeSample(found.sample, milliwatts(found.drawn_watts), renewed_s)

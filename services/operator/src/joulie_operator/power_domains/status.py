@@ -15,6 +15,7 @@ from joulie_core.timestamps import rfc3339
 from joulie_core.units import MW_PER_WATT
 from joulie_operator.power_domains.decision import DomainOutcome
 from joulie_operator.power_domains.inputs import DomainNode
+from joulie_operator.power_domains.oversubscription_status import held_by_fallbacks, oversubscription_status
 
 #: Characters of a message: names of domains and nodes are as long as people write them.
 _MOST_CHARACTERS: Final = 4_096
@@ -69,6 +70,7 @@ def domain_status(
         lowered_nodes=len(observed.lowered),
         lowered=tuple(_lowered(each) for each in observed.lowered[:MOST_LOWERED]),
         binding_event=None if enforced is None or outcome.event is None else outcome.event.event,
+        oversubscription=oversubscription_status(outcome),
         conditions=(*_used(spec, outcome, observed), condition),
     )
 
@@ -204,6 +206,8 @@ def _held(spec: PowerDomainSpec, outcome: DomainOutcome, observed: ObservedDomai
     if outcome.enforced is not None and in_force is not None and not outcome.unread:
         # Without the watts, which change with each limit.
         if in_force > spec.usable_watts * MW_PER_WATT:
+            if (fallback := held_by_fallbacks(spec, outcome, in_force)) is not None:
+                return fallback
             message = f"the limits that may be in force exceed {usable} together; no node is raised"
             return _condition("Held", ConditionStatus.FALSE, "AboveLimit", message)
         message = f"the limits that may be in force are within {usable} together"
