@@ -188,6 +188,8 @@ _COMMANDS: Final = {
     "wake": ("wake", "--all", "--for", "4h"),
 }
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+#: An age in seconds depends on how long the page takes.
+_AGE: Final = re.compile(r"\b\d+s ago")
 
 
 async def page() -> str:
@@ -207,7 +209,7 @@ async def page() -> str:
                     _feed(server)
                 if verb == "event":
                     _call(server)
-                shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
+                shown = _AGE.sub("5s ago", _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig)))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
                 if shown:
                     parts.append(f"\n```text\n{shown.replace(server.url, _SERVER)}```\n")
