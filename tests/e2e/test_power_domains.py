@@ -75,7 +75,9 @@ async def test_a_tree_is_observed_with_its_faults_and_nothing_is_lowered(system:
             await system.view.label(node, {RACK: rack, HW_GPU_COUNT: "0"})
     before = await _targets(system)
     # The example of the page, and a domain that cannot hold its nodes.
-    (example,) = _EXAMPLE.findall(_PAGE.read_text())
+    example, breaker = _EXAMPLE.findall(_PAGE.read_text())
+    await client.create(POWER_DOMAINS, _domain("rated", **yaml.safe_load(breaker)["spec"]))
+    await client.delete(POWER_DOMAINS, "rated")
     # One floor fits, as far as the API server sees; those of both nodes do not.
     tight = _domain("tight", nodeSelector={RACK: "tight"}, limitWatts=900, floor={"wattsPerNode": 500})
     for each in (*yaml.safe_load_all(example), tight):
@@ -99,8 +101,15 @@ async def _faults_are_refused(system: System) -> None:
         ({"reserveWatts": 1_000}, "reserveWatts must be below limitWatts"),
         ({"nodeSelector": {"a": "b"}, "floor": {"wattsPerNode": 1_001}}, "must not be above limitWatts"),
         ({"priority": 3}, "floor and priority need a nodeSelector"),
+        ({"oversubscription": _breaker((130, 60), (200, 90))}, "a higher load must have a shorter time"),
+        ({"oversubscription": _breaker((100, 60))}, "should be greater than or equal to 101"),
     ):
         await _is_refused(system, _domain("bad", **spec), text)
+
+
+def _breaker(*points: tuple[int, int]) -> dict[str, Any]:
+    curve = [{"loadPercent": load, "seconds": seconds} for load, seconds in points]
+    return {"breaker": curve, "coolingSeconds": 600}
 
 
 async def _targets(system: System) -> dict[str, Any]:

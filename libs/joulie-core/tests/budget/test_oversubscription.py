@@ -211,6 +211,34 @@ def test_a_higher_share_is_not_used_while_limits_are_raised():
     assert site.last.shares == {0: Fraction(800, 1_100)}
 
 
+def test_the_first_raise_waits_for_the_breaker_alone():
+    site = Site(tree_of(rating=replace(RATING, cooling_s=10.0)))
+    site.look()
+    assert site.look(14.0) is RaiseState.RAISED
+
+
+def test_nodes_that_draw_nothing_are_measured():
+    site = Site()
+    site.drawn = dict.fromkeys(site.drawn, 0)
+    site.raise_()
+    assert site.last.raised
+    assert site.last.times == SampleTimes(20)
+
+
+def test_a_node_whose_sample_has_just_become_old_is_not_measured():
+    site = Site()
+    site.look()
+    site.silent["n1"] = NodeSample(7, 100, COLD_S - 11.6)
+    assert site.look(COLD_S - 0.8) is RaiseState.BREAKER_WARM
+    assert site.look(0.5) is RaiseState.NOT_MEASURED
+    assert not site.last.raised
+
+
+def test_lowest_limits_that_fill_a_domain_are_no_shortfall():
+    assert Site(tree_of(limit_mw=200)).look() is RaiseState.NEAR_LIMIT
+    assert Site(tree_of(limit_mw=199)).look() is RaiseState.SHORTFALL
+
+
 def test_an_event_a_shortfall_and_a_curve_that_carries_nothing_are_told_before_all_else():
     site = Site().raise_()
     site.lowered = True
@@ -225,6 +253,19 @@ def test_a_tree_of_too_many_nodes_has_no_fallbacks():
     site = Site(tree_of(10**6, nodes=[f"n{number}" for number in range(201)]))
     assert site.look() is RaiseState.TOO_MANY_NODES
     assert site.last.fallback_mw(site.tree, "n1", 500) is None
+    assert (site.last.times, site.last.damage["rack"].total) == (SampleTimes(20), 1.0)
+
+
+def test_a_tree_with_too_many_nodes_meanwhile_is_raised_again_after_a_pause():
+    few = [f"n{number}" for number in range(200)]
+    site = Site(tree_of(10**6, nodes=few)).raise_()
+    many = tree_of(10**6, nodes=[*few, "n200"])
+    site.drawn["n200"], site.limits["n200"] = 100, 500
+    small, site.tree = site.tree, many
+    assert site.look() is RaiseState.TOO_MANY_NODES
+    site.tree = small
+    assert site.look(59.9) is RaiseState.PAUSE
+    assert site.look(0.1) is RaiseState.RAISED
 
 
 def test_another_breaker_is_not_known():

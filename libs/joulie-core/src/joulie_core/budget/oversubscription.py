@@ -7,8 +7,8 @@ docs/decisions/0066-oversubscription.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
+from enum import Enum, auto
 from fractions import Fraction
 from typing import Final
 
@@ -30,27 +30,27 @@ _RAISING_LOAD: Final = 0.90
 _PAUSE: Final = 2.0
 
 
-class RaiseState(StrEnum):
+class RaiseState(Enum):
     """Why limits are raised or not."""
 
-    RAISED = "Raised"
-    TOO_MANY_NODES = "TooManyNodes"
+    RAISED = auto()
+    TOO_MANY_NODES = auto()
     #: No breaker carries an overload for long enough.
-    NOTHING_PERMITTED = "NothingPermitted"
+    NOTHING_PERMITTED = auto()
     #: An event lowers a limit of the tree.
-    EVENT = "Event"
+    EVENT = auto()
     #: The limit of a node, or the rest of a server, is not known.
-    POWER_UNKNOWN = "PowerUnknown"
+    POWER_UNKNOWN = auto()
     #: The lowest limits of the hardware do not fit.
-    SHORTFALL = "Shortfall"
+    SHORTFALL = auto()
     #: Nodes have no fresh sample.
-    NOT_MEASURED = "NotMeasured"
-    NEAR_LIMIT = "NearLimit"
-    BREAKER_WARM = "BreakerWarm"
+    NOT_MEASURED = auto()
+    NEAR_LIMIT = auto()
+    BREAKER_WARM = auto()
     #: Agents have not seen what they fall back to.
-    NOT_SEEN = "NotSeen"
+    NOT_SEEN = auto()
     #: It is too soon after a withdrawal.
-    PAUSE = "Pause"
+    PAUSE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class MeasuredNode:
 
     node: BudgetNode
     #: None: the agent of this boot has reported none.
-    sample: NodeSample | None = None
+    sample: NodeSample | None
     #: As stored, or as sent last.
-    fallback_mw: int | None = None
+    fallback_mw: int | None
     #: Of the spec with that fallback, and the one that the agent has seen last.
-    renewal: int = 0
-    repeated: int | None = None
+    renewal: int
+    repeated: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class TreeRaise:
     state: RaiseState
     times: SampleTimes
     #: Domains or nodes that are the reason.
-    subjects: tuple[str, ...] = ()
+    subjects: tuple[str, ...]
     #: By the index of the domain that selects nodes; empty where there are too many nodes.
-    shares: Mapping[int, Fraction] = field(default_factory=dict)
-    lowest_mw: Mapping[NodeName, int] = field(default_factory=dict)
+    shares: Mapping[int, Fraction]
+    lowest_mw: Mapping[NodeName, int]
     #: By the name of the domain.
-    damage: Mapping[str, BreakerDamage] = field(default_factory=dict)
+    damage: Mapping[str, BreakerDamage]
 
     @property
     def raised(self) -> bool:
@@ -121,7 +121,7 @@ class TreeOversubscription:
         self._seen: dict[NodeName, tuple[Fraction, int]] = {}
 
     def look(
-        self, tree: BudgetTree, nodes: Mapping[NodeName, MeasuredNode], now_s: float, *, lowered: bool = False
+        self, tree: BudgetTree, nodes: Mapping[NodeName, MeasuredNode], now_s: float, *, lowered: bool
     ) -> TreeRaise:
         """Return whether limits are raised now.
 
@@ -141,7 +141,7 @@ class TreeOversubscription:
         damage = {name: each.damage for name, each in self._breakers.states.items()}
         if len(falling) > MOST_NODES:
             self._withdraw(now_s)
-            return TreeRaise(RaiseState.TOO_MANY_NODES, times, damage=damage)
+            return TreeRaise(RaiseState.TOO_MANY_NODES, times, (), {}, {}, damage)
         lowest = {name: lowest_mw(nodes[name].node) or 0 for name in tree.leaf_of}
         shares = fallback_shares(tree, lowest)
         drops = self._raised and not _are_within(self._shares, shares)
