@@ -186,3 +186,18 @@ def test_the_fallback_of_stored_levels_is_told_without_their_watts():
     limit = replace(held_by(None), ask=replace(LIMIT.ask, limit_mw=None), levels=CapLevels(150_000, 150_000), older=2)
     report = judge(limit, **LOWERED, full_mw=900_000)
     assert (report.state, report.message) == ("FallingBack", "no fresh sample is named: 700 W")
+
+
+def test_every_state_but_those_that_set_nothing_has_the_caps_and_a_reason_in_words():
+    unread = HeldPower(None, "CPU: a")
+    low = caps_of_limit(450_000, DEVICES)
+    for report, caps, message in (
+        (judge(cpu=unread), CAPS, "CPU: a"),
+        (judge(held_by(None), caps=FALLBACK_CAPS, cpu=unread), FALLBACK_CAPS, "CPU: a"),
+        (judge(asking(450_000), caps=low, cpu=HeldPower(200_000), gpu=HeldPower(400_000)), low, "450 W asked"),
+        (judge(cpu=HeldPower(300_001)), CAPS, "read back"),
+        (judge(now_s=60.0), CAPS, "no renewal for 60 s; the limit is kept"),
+        (judge(replace(LIMIT, older=2)), CAPS, "sequence 2"),
+        (judge(replace(LIMIT, keeps=False), caps=None, now_s=60.0), None, "no renewal for 60 s; the limit is lifted"),
+    ):
+        assert (report.caps, message in report.message) == (caps, True), report
