@@ -9,12 +9,13 @@ import time
 import pytest
 from services.agent.tests.class_limits.agent_processes import AGENT, START_HOOK
 from services.agent.tests.class_limits.node_site import GPUS, NodeSite
+from services.agent.tests.class_limits.stub_gpus import AMD, NVIDIA
 from tests.e2e.waiting import eventually
 
 
-@pytest.fixture
-async def site(tmp_path):
-    site = NodeSite(tmp_path)
+@pytest.fixture(params=[NVIDIA, AMD], ids=["NVML", "AMD SMI"])
+async def site(request, tmp_path):
+    site = NodeSite(tmp_path, vendor=request.param)
     async with site.running():
         yield site
 
