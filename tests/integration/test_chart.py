@@ -415,6 +415,13 @@ def test_the_agent_shows_limits_by_class_and_reads_namespaces_only_where_it_foll
     assert ("namespaces" in granted) is (shown in ("Shadow", "Enforce"))
 
 
+@pytest.mark.parametrize(("mode", "expected"), [("Shadow", None), ("Enforce", "Enforce"), ("Off", None)])
+def test_the_resource_manager_limits_cores_by_class_only_where_limits_are_set(helm: Helm, mode, expected):
+    agent = {**RESOURCE_MANAGER["agent"], "holders": {"enabled": True}, "classLimits": {"mode": mode}}
+    manager = containers(find(helm.render({"agent": agent}), "DaemonSet", "joulie-agent"))["resource-manager"]
+    assert env_of(manager).get("CLASS_LIMITS") == expected
+
+
 def test_the_default_slowdown_is_consent_only_if_that_is_set(helm: Helm):
     def consent(**limits):
         agent = {"holders": {"enabled": True}, "classLimits": {"mode": "Enforce", **limits}}

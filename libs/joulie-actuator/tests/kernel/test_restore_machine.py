@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from msgspec import structs
 
-from joulie_actuator.cpu_class_protocol import CpuClassControls, Governor
+from joulie_actuator.cpu_class_protocol import CoreFrequencyLimit, CpuClassControls, Governor
 from joulie_actuator.cpus import CpuHandler
 from joulie_actuator.hardware import journal as journal_module
 from joulie_actuator.hardware.journal import Journal
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
-from joulie_actuator.protocol import LeaseKind, SetCpuCap, SetCpuClasses, SetCpuTuning, SetThrottle
+from joulie_actuator.protocol import LeaseKind, SetCoreLimits, SetCpuCap, SetCpuClasses, SetCpuTuning, SetThrottle
 from joulie_testing.agent.kernel import Behaviour, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
 from joulie_testing.agent.kernel.external_writers import ExternalWriters, register_of
 from joulie_testing.agent.kill_points import Fate, Killed
@@ -143,6 +143,13 @@ class RestoreMachine(RuleBasedStateMachine):
         self.external_writers.about_to_throttle()
         classes = {"a": structs.replace(controls, cpus=cpus)}
         self.act(SetCpuClasses(classes=classes, lease_s=60), kill)
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(khz=st.sampled_from([1_500_000, 2_000_000, None]), cpus=MEMBERS, kill=KILLS)
+    def limit_cores(self, khz, cpus, kill):
+        self.external_writers.about_to_throttle()
+        limits = () if khz is None else (CoreFrequencyLimit(cpus=cpus, max_khz=khz),)
+        self.act(SetCoreLimits(limits=limits, lease_s=60), kill)
 
     @precondition(lambda self: self.journal is not None and self.driver == "intel_pstate")
     @rule(epp=st.sampled_from([None, "balance_power"]), kill=KILLS)

@@ -1,5 +1,7 @@
 """The limit of a group of cores by the containers that have it alone."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,10 @@ def test_all_threads_of_a_group_have_to_be_given_to_containers_that_allow_it(hol
         (HALF, CoreFrequencies(800_000, 3_500_000, 2_500_000), 2_400_000),
         (HALF, CoreFrequencies(800_000, 3_500_000, 2_400_000), CoreLimitReason.NOTHING_TO_GAIN),
         (HALF, None, CoreLimitReason.FREQUENCY_UNKNOWN),
+        # Drivers with a table round down to it.
+        (QUARTER, replace(MACHINE, offered_khz=frozenset({1_200_000, 2_500_000, 3_000_000, 3_500_000})), 3_000_000),
+        (QUARTER, replace(MACHINE, offered_khz=frozenset({2_500_000, 3_500_000})), CoreLimitReason.NOTHING_TO_GAIN),
+        (QUARTER, replace(MACHINE, offered_khz=frozenset()), CoreLimitReason.NOTHING_TO_GAIN),
     ],
 )
 def test_the_limit_is_the_highest_frequency_over_the_slowdown(allowed, found, limit):

@@ -32,9 +32,14 @@ class Machine:
         self.holders.append(CoreHolder(f"ns/{cpus}/main", Cpus.parse(cpus), slowdown))
 
     def write(self, cpu, file, khz):
-        path = self.root / f"sys/devices/system/cpu/cpufreq/policy{cpu}/{file}"
-        path.chmod(0o644)
-        path.write_text(f"{khz}\n")
+        self._path(cpu, file).chmod(0o644)
+        self.put(cpu, file, khz)
+
+    def put(self, cpu, file, text):
+        self._path(cpu, file).write_text(f"{text}\n")
+
+    def _path(self, cpu, file):
+        return self.root / f"sys/devices/system/cpu/cpufreq/policy{cpu}/{file}"
 
     async def reasons(self, now_s=0.0):
         await self.limits.step(now_s)
@@ -92,6 +97,14 @@ async def test_a_core_that_may_run_no_faster_has_nothing_to_gain(machine):
     # Either thread makes the core run at its own.
     machine.write(5, "scaling_max_freq", 2_900_000)
     assert (await machine.reasons())["1,5"] == "FrequencyLimited"
+
+
+async def test_a_limit_is_one_of_the_drivers_table_that_all_policies_of_the_group_have(machine):
+    machine.give("1,5")
+    machine.put(1, "scaling_available_frequencies", "3500000 3100000 3000000 1200000")
+    machine.put(5, "scaling_available_frequencies", "3500000 3100000 2800000 1200000")
+    await machine.reasons()
+    assert machine.limits.state.limits[1].limit_khz == 3_100_000
 
 
 async def test_the_highest_frequency_is_read_each_time(machine):

@@ -41,6 +41,31 @@ def test_nothing_is_sent_where_all_is_in_force():
     assert (sent(book.batch()), sent(book.reply()), dict(book.pending)) == ({}, {}, {})
 
 
+def test_exclusive_cpus_that_a_container_may_still_be_running_on_are_left_over_until_it_was_moved():
+    book = ledger(a="0-3", b="0-3")
+    want(book, "b", "2-3", exclusive="2-3")
+    assert book.left_over == EMPTY
+    want(book, "a", "0-1")
+    assert str(book.left_over) == "2-3"
+    batch = book.batch()
+    book.settle(batch, {"a"})
+    assert str(book.left_over) == "2-3"
+    book.settle(book.batch(), ())
+    book.report(ContainerId("a"), cpus("0-1"))
+    assert book.left_over == EMPTY
+
+
+def test_a_container_that_is_being_created_runs_nowhere_and_one_that_runs_unplaced_runs_anywhere():
+    book = ledger(b="2-3")
+    want(book, "b", "2-3", exclusive="2-3")
+    new = ContainerId("new")
+    book.not_running(new)
+    want(book, "new", "0-1")
+    assert book.left_over == EMPTY
+    book.running(new)
+    assert str(book.left_over) == "2-3"
+
+
 def test_what_the_runtime_reports_besides_is_no_difference():
     book = Ledger(Clock())
     book.want(ContainerId("a"), cpus("0-3"))

@@ -101,18 +101,19 @@ class FrequencyRequest(SysfsKnob):
         if value >= self.limits.high:
             return None
         return min(
-            (each for each in self._available() if each > value), default=min(value + _STEP_KHZ, self.limits.high)
+            (each for each in self.offered_khz() if each > value), default=min(value + _STEP_KHZ, self.limits.high)
         )
 
     def _is_limit(self, bios_khz: int) -> bool:
         """Return whether firmware limits; otherwise it answers with the nominal frequency, which boost exceeds."""
-        return bios_khz < max(self._available(), default=self.limits.high)
+        return bios_khz < max(self.offered_khz(), default=self.limits.high)
 
     def _reached(self, khz: int) -> int:
         """Return the highest frequency that a driver with a table offers below a limit."""
-        return max((each for each in self._available() if each <= khz), default=khz)
+        return max((each for each in self.offered_khz() if each <= khz), default=khz)
 
-    def _available(self) -> tuple[int, ...]:
+    def offered_khz(self) -> tuple[int, ...]:
+        """Return the frequencies of the driver's table, to which it rounds requests down; empty without a table."""
         text = self.tree.read_text(f"{self.policy}/scaling_available_frequencies")
         words = () if isinstance(text, HardwareFailure) else text.split()
         return tuple(int(word) for word in words if word.isdecimal())

@@ -47,6 +47,8 @@ class CoreFrequencies:
     highest_khz: int
     #: Upper limit in force now, whatever set it.
     ceiling_khz: int
+    #: Those that the driver offers; None where it takes every one.
+    offered_khz: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +140,6 @@ def frequency_limit(allowed: AllowedSlowdown, found: CoreFrequencies | None) -> 
     # Whole numbers, rounded up: no error of rounding makes a limit lower.
     within_khz = -(-found.highest_khz * _PERCENT // (_PERCENT + allowed.pct))
     limit_khz = max(-(-within_khz // _STEP_KHZ) * _STEP_KHZ, found.lowest_khz)
+    if found.offered_khz is not None:
+        limit_khz = min((each for each in found.offered_khz if each >= within_khz), default=found.highest_khz)
     return limit_khz if limit_khz < found.ceiling_khz else CoreLimitReason.NOTHING_TO_GAIN

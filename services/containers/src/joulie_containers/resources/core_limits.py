@@ -165,10 +165,12 @@ class _Machine:
         known = [each for each in found if each is not None]
         if len(known) < len(found) or not group <= union(policies):
             return None
+        tables = [each.offered_khz for each in known if each.offered_khz is not None]
         return CoreFrequencies(
             max(each.lowest_khz for each in known),
             max(each.highest_khz for each in known),
             max(each.ceiling_khz for each in known),
+            frozenset.intersection(*tables) if tables else None,
         )
 
 
@@ -177,7 +179,7 @@ def _read(tree: SysfsTree, request: FrequencyRequest) -> CoreFrequencies | None:
     highest_khz, ceiling_khz = tree.read_known(f"{request.policy}/cpuinfo_max_freq"), request.read()
     if highest_khz is None or isinstance(ceiling_khz, HardwareFailure):
         return None
-    return CoreFrequencies(request.limits.low, highest_khz, ceiling_khz)
+    return CoreFrequencies(request.limits.low, highest_khz, ceiling_khz, frozenset(request.offered_khz()) or None)
 
 
 def _cpus(tree: SysfsTree, path: str) -> Cpus:

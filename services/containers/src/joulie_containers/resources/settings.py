@@ -24,7 +24,7 @@ class OnDeadline(StrEnum):
 
 
 class CoreLimitMode(StrEnum):
-    """Whether limits of cores by class are set."""
+    """Mode of the limits of cores by class."""
 
     SHADOW = "Shadow"
     ENFORCE = "Enforce"

@@ -13,6 +13,7 @@ from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import CoreLimitsReport
 from joulie_containers.resources import core_limit_enforcement
 from joulie_containers.resources.core_limit_enforcement import LEASE_S, RENEW_S, SETTLED_S
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.containers.idset import Cpus
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 
@@ -187,6 +188,17 @@ async def test_no_other_container_is_limited(start, annotations):
         await bench.settled()
         await bench.settled()
         assert bench.actuator.limits == {}
+
+
+async def test_a_limit_is_lifted_where_less_is_allowed_than_when_it_was_set(start, monkeypatch):
+    async with start() as bench:
+        await bench.add("slow", CONSENT)
+        await bench.settled()
+        groups = [*bench.enforcement.limited]
+        allowed = {groups[0]: AllowedSlowdown.TENTH, groups[1]: AllowedSlowdown.HALF}
+        monkeypatch.setattr(bench.manager.core_limits, "allowed", lambda: allowed)
+        await bench.enforcement.settle()
+        assert [*bench.enforcement.limited] == [groups[1]]
 
 
 async def test_limits_stay_while_another_container_comes(start):
