@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -45,13 +45,21 @@ class JoulieService(ServiceProcess):
         metrics_port: port of /metrics, /healthz and /readyz.
         env: its settings; `base_environment()` is added.
         log_path: path of its log.
+        command: in place of its console script; None is that.
     """
 
     def __init__(
-        self, service: Service, name: str, *, metrics_port: int, env: Mapping[str, str], log_path: Path
+        self,
+        service: Service,
+        name: str,
+        *,
+        metrics_port: int,
+        env: Mapping[str, str],
+        log_path: Path,
+        command: Sequence[str] | None = None,
     ) -> None:
-        command = [str(find_script(service.value)), *service.arguments]
-        super().__init__(name, command, log_path=log_path, env=base_environment() | dict(env))
+        started = [str(find_script(service.value))] if command is None else command
+        super().__init__(name, [*started, *service.arguments], log_path=log_path, env=base_environment() | dict(env))
         self.service = service
         self.metrics_port = metrics_port
 

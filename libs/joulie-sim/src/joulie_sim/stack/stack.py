@@ -6,7 +6,7 @@ found in tests and not in production. Ports are chosen here and do not change wh
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,12 +39,14 @@ class StackConfig:
             manager.
         env: settings by service, which override those of the stack.
         start_timeout_s: time that all services together have to become ready.
+        commands: by service, in place of its console script.
     """
 
     agent_shards: int = 2
     services: Collection[Service] = tuple(Service)
     env: Mapping[Service, Mapping[str, str]] = field(default_factory=dict)
     start_timeout_s: float = 60.0
+    commands: Mapping[Service, Sequence[str]] = field(default_factory=dict)
 
 
 class JoulieStack(Startable):
@@ -170,7 +172,14 @@ class JoulieStack(Startable):
         port = self._sim_port if service is Service.SIM else free_port()
         settings = self._settings(service, name, port) | dict(self.config.env.get(service, {})) | dict(env or {})
         log_path = self.cluster.layout.log(name)
-        process = JoulieService(service, name, metrics_port=port, env=settings, log_path=log_path)
+        process = JoulieService(
+            service,
+            name,
+            metrics_port=port,
+            env=settings,
+            log_path=log_path,
+            command=self.config.commands.get(service),
+        )
         # Added to the cluster before it is started, so that it is stopped whatever happens.
         self.cluster.adopt(process)
         self.services[name] = process

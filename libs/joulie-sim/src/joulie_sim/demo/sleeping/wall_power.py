@@ -4,24 +4,29 @@ The live simulator has CPU packages and GPUs. Sleep saves the whole server, with
 supplies: these are added by the models of docs/models.md, those of the discrete-event simulator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_devcluster.control_plane.nodes import NodeClass
-from joulie_sim.engine.machines import HardwareGroup, machines_of
+from joulie_sim.engine.machines import HardwareGroup, Machines, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
-from joulie_sim.engine.power_model import CalibratedPowerModel
+from joulie_sim.engine.power_model import NodePowerModel
+from joulie_sim.engine.running_nodes import calibrated_models
 from joulie_sim.physics.parts import Controls
 
 
 class WallPower:
-    """The models of all nodes by name; no device has a limit."""
+    """The models of all nodes by name, `models` by group of hardware; no device has a limit."""
 
-    def __init__(self, classes: Sequence[NodeClass]) -> None:
+    def __init__(
+        self,
+        classes: Sequence[NodeClass],
+        models: Callable[[Machines], Sequence[NodePowerModel]] = calibrated_models,
+    ) -> None:
         machines = machines_of(nodes_of_classes(classes), Inventory.load())
-        models = [CalibratedPowerModel(group) for group in machines.groups]
-        self._models: dict[str, tuple[HardwareGroup, CalibratedPowerModel]] = {
-            name: (machines.groups[index], models[index])
+        by_group = models(machines)
+        self._models: dict[str, tuple[HardwareGroup, NodePowerModel]] = {
+            name: (machines.groups[index], by_group[index])
             for name, index in zip(machines.names, machines.group.tolist(), strict=True)
         }
 
