@@ -127,6 +127,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/power-budgets.md", r"kubectl apply -f domains.yaml"): Reason(
         "stores the example of the page", "tests/e2e/test_power_domains.py"
     ),
+    ("docs/power-budgets.md", r"helm upgrade .*oversubscription=true"): Reason(
+        "rendered by Helm", "tests/integration/test_chart.py"
+    ),
     ("docs/power-events.md", r"kubectl apply -f event.yaml"): Reason(
         "stores the example of the page", "tests/e2e/test_power_events.py"
     ),

@@ -15,7 +15,7 @@ from joulie_core.budget.oversubscription import (
     are_within,
     is_oversubscribed,
 )
-from joulie_core.budget.samples import NodeSample, NodeSamples, SampleTimes
+from joulie_core.budget.samples import NodeSamples, ReportedSample, SampleTimes
 
 RATING = BreakerRating(curve_of([(130, 60)]), cooling_s=100.0, reaction_s=20)
 #: Time after which the breaker of a new leader has cooled.
@@ -47,7 +47,7 @@ class Site:
         limit = self.limits[name]
         ask = LimitAsk("id", 1, 1, limit, limit)
         node = BudgetNode(name, "id", max_mw=800, min_mw=100, ask=ask, report=LimitReport("id", 1, limit))
-        sample = self.silent.get(name) or NodeSample(self.number, self.drawn[name], self.now_s - 2.0)
+        sample = self.silent.get(name) or ReportedSample(self.number, self.drawn[name], self.now_s - 2.0)
         found = MeasuredNode(node, sample, self.fallback_mw, renewal=self.number, repeated=self.number)
         return replace(found, **self.fields.get(name, {}))
 
@@ -131,14 +131,14 @@ def test_an_overload_warms_the_breaker_by_the_curve():
 def test_a_node_without_a_fresh_sample_counts_with_its_limit():
     site = Site().raise_()
     site.drawn = {"n1": 100, "n2": 490}
-    site.silent["n1"] = NodeSample(7, 100, site.now_s)
+    site.silent["n1"] = ReportedSample(7, 100, site.now_s)
     assert site.look(12.0) is RaiseState.RAISED
     assert site.look(0.1) is RaiseState.NEAR_LIMIT, "12 s after the write that its agent had seen"
 
 
 def test_limits_last_for_the_time_in_which_an_overload_ends_while_a_node_is_not_measured():
     site = Site().raise_()
-    site.silent["n1"] = NodeSample(7, None, site.now_s)
+    site.silent["n1"] = ReportedSample(7, None, site.now_s)
     site.drawn["n2"] = 0
     assert site.look(29.0) is RaiseState.RAISED
     assert site.look(1.0) is RaiseState.NOT_MEASURED
@@ -148,7 +148,7 @@ def test_limits_last_for_the_time_in_which_an_overload_ends_while_a_node_is_not_
 def test_they_are_raised_only_where_every_node_is_measured():
     site = Site()
     site.look()
-    site.silent["n1"] = NodeSample(7, 100, None)
+    site.silent["n1"] = ReportedSample(7, 100, None)
     site.drawn["n2"] = 0
     assert site.look(COLD_S) is RaiseState.NOT_MEASURED
     site.silent.clear()
@@ -228,7 +228,7 @@ def test_nodes_that_draw_nothing_are_measured():
 def test_a_node_whose_sample_has_just_become_old_is_not_measured():
     site = Site()
     site.look()
-    site.silent["n1"] = NodeSample(7, 100, COLD_S - 11.6)
+    site.silent["n1"] = ReportedSample(7, 100, COLD_S - 11.6)
     assert site.look(COLD_S - 0.8) is RaiseState.BREAKER_WARM
     assert site.look(0.5) is RaiseState.NOT_MEASURED
     assert not site.last.raised
@@ -296,10 +296,10 @@ def test_two_samples_and_their_ways_fit_into_the_age_up_to_which_one_counts(reac
 
 def test_a_sample_does_not_become_fresh_by_a_later_write():
     samples = NodeSamples()
-    samples.take({"n1": NodeSample(7, 100, 0.0)}, 1.0, SampleTimes(20))
-    samples.take({"n1": NodeSample(7, 100, 12.5)}, 13.0, SampleTimes(20))
+    samples.take({"n1": ReportedSample(7, 100, 0.0)}, 1.0, SampleTimes(20))
+    samples.take({"n1": ReportedSample(7, 100, 12.5)}, 13.0, SampleTimes(20))
     assert not samples.is_fresh("n1")
-    samples.take({"n1": NodeSample(8, 100, 12.5)}, 13.0, SampleTimes(20))
+    samples.take({"n1": ReportedSample(8, 100, 12.5)}, 13.0, SampleTimes(20))
     assert samples.is_fresh("n1")
 
 

@@ -14,7 +14,7 @@ from joulie_core.budget.samples import SampleTimes
 
 
 def raised(**options):
-    return OversubscribedWorld(**options).begin().wait_for_raise()
+    return OversubscribedWorld(**{"cooling_s": 30.0} | options).begin().wait_for_raise()
 
 
 def test_limits_add_up_to_more_than_the_feed_supplies_while_little_is_drawn():
@@ -156,9 +156,9 @@ def test_samples_that_stay_fresh_let_an_overload_last(monkeypatch):
 
 def overload_unseen(world):
     """Raise what all other servers draw step by step, to below what would be withdrawn."""
-    for share in (0.70, 0.75, 0.80, 0.85, 0.90, 0.95, 1.0):
-        world.share(share, [name for name in world.servers if name != "n0"])
-        world.run(40.0)
+    for percent in range(66, 101, 2):
+        world.share(percent / 100, [name for name in world.servers if name != "n0"])
+        world.run(34.0)
 
 
 def test_loads_that_rise_beside_a_node_without_samples_do_not_last():

@@ -1,4 +1,4 @@
-"""Whether the limits of a tree may add up to more than its domains supply for long, under one leader.
+"""The state of an oversubscribed tree: its limits may add up to more than its domains supply for long, or not.
 
 Guarantees that they may only while the breakers are counted as cold, and what nodes draw is within the limits, where a
 node without a fresh sample counts with the limit that may be in force; and only after the agents of all nodes have
@@ -15,7 +15,7 @@ from typing import Final
 from joulie_core.budget.breaker_states import BreakerDamage, BreakerStates
 from joulie_core.budget.fallback import fallback_mw, fallback_shares, is_limitable, lowest_mw, permitted_mw
 from joulie_core.budget.ledger import BudgetNode, current_ask
-from joulie_core.budget.samples import NodeSample, NodeSamples, SampleTimes
+from joulie_core.budget.samples import NodeSamples, ReportedSample, SampleTimes
 from joulie_core.budget.tree import BudgetDomain, BudgetTree
 from joulie_core.names import NodeName
 
@@ -31,7 +31,7 @@ _PAUSE: Final = 2.0
 
 
 class RaiseState(Enum):
-    """Why limits are raised or not."""
+    """State of the limits of a tree; all but the first are reasons for which they are not raised."""
 
     RAISED = auto()
     TOO_MANY_NODES = auto()
@@ -59,7 +59,7 @@ class MeasuredNode:
 
     node: BudgetNode
     #: None: the agent of this boot has reported none.
-    sample: NodeSample | None
+    sample: ReportedSample | None
     #: As stored, or as sent last.
     fallback_mw: int | None
     #: Of the spec with that fallback, and the one that the agent has seen last.
@@ -69,7 +69,7 @@ class MeasuredNode:
 
 @dataclass(frozen=True, slots=True)
 class TreeRaise:
-    """Whether limits of a tree are raised, and what its nodes fall back to."""
+    """State of a tree, and the fallbacks of its nodes."""
 
     state: RaiseState
     times: SampleTimes
@@ -94,7 +94,7 @@ class TreeRaise:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the state of limits is decided by."""
+    """All that the state of limits is decided by."""
 
     tree: BudgetTree
     nodes: Mapping[NodeName, MeasuredNode]
@@ -128,7 +128,7 @@ class TreeOversubscription:
         Args:
             tree: with the limits that breakers carry for long; at least one domain is oversubscribed.
             nodes: all nodes of the tree.
-            now_s: the clock of `NodeSample.renewed_s`.
+            now_s: the clock of `ReportedSample.renewed_s`.
             lowered: an event lowers a limit of the tree.
         """
         times = SampleTimes(min(each.rating.reaction_s for each in tree.domains if each.rating is not None))

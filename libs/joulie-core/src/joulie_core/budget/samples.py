@@ -1,4 +1,4 @@
-"""What nodes draw, by the samples that their agents report, and how old these are at most.
+"""Draws of nodes, by the samples that their agents report, and how old these are at most.
 
 Guarantees that the age of a sample counts from the operator's own write that the agent had seen when it reported the
 sample first, so that no clocks are compared and no old sample becomes fresh by a later write; and that the sample of a
@@ -39,8 +39,8 @@ class SampleTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSample:
-    """What an agent has measured, as it is reported."""
+class ReportedSample:
+    """A sample as an agent reports it."""
 
     number: int
     #: Mean since the sample before; None: not all devices were read.
@@ -52,7 +52,7 @@ class NodeSample:
 @dataclass(frozen=True, slots=True)
 class _Sampled:
     #: As it was reported first.
-    sample: NodeSample
+    sample: ReportedSample
     before_mw: int | None
 
 
@@ -66,7 +66,7 @@ class NodeSamples:
         self._now_s = 0.0
         self._times = SampleTimes(0)
 
-    def take(self, found: Mapping[NodeName, NodeSample | None], now_s: float, times: SampleTimes) -> None:
+    def take(self, found: Mapping[NodeName, ReportedSample | None], now_s: float, times: SampleTimes) -> None:
         """Take what the agents of all nodes report now; None: that of this boot of the node has reported nothing."""
         self._now_s, self._times = now_s, times
         sampled = {}

@@ -68,7 +68,7 @@ class NodePowerBudgetSpec(Model):
 
 
 class DrawnSample(Model):
-    """What the node draws, and which limit its agent holds for it; only for a limit with `oversubscription`."""
+    """Power that the node draws, and the limit that its agent holds; only for a limit with `oversubscription`."""
 
     sample: Count
     """Number of the sample; it grows with each one, and begins at a random number with each start of the agent."""

@@ -112,7 +112,7 @@ def _is_curve(points: tuple[BreakerPoint, ...]) -> bool:
 
 
 class OversubscriptionSpec(CheckedModel):
-    """How far limits may add up to more than the limit of the domain while what is drawn is measured."""
+    """The breaker of a domain whose limits may add up to more than its own while what is drawn is measured."""
 
     invariants = (
         Invariant(

@@ -62,7 +62,7 @@ class OversubscribedDomain:
 
 @dataclass(frozen=True, slots=True)
 class NamedSamples:
-    """What is written to the nodes of a tree for its oversubscription; `found` is None where it has none."""
+    """The samples that nodes of a tree are told, with their fallbacks; `found` is None where it has none."""
 
     tree: BudgetTree
     found: TreeRaise | None = None

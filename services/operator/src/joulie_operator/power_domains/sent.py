@@ -12,7 +12,7 @@ from typing import Final
 from joulie_api.wire import Versioned
 from joulie_core.budget import LimitAsk, LimitReport
 from joulie_core.budget.objects import milliwatts, stored_ask, stored_report
-from joulie_core.budget.samples import NodeSample
+from joulie_core.budget.samples import ReportedSample
 from joulie_core.kinds import NodePowerBudget
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
 
@@ -53,7 +53,7 @@ class SeenBudget:
     renewed_s: float | None = None
     #: That renewal, and what the agent has measured last; None: it has reported none.
     repeated: int | None = None
-    sample: NodeSample | None = None
+    sample: ReportedSample | None = None
     #: Nothing may be written before the watch shows what was.
     in_flight: bool = False
     #: The spec was sent without an answer, and is sent again unless a newer one is.
@@ -171,6 +171,6 @@ class SentLimits:
         return known[-1][1]
 
 
-def _sample(status: NodePowerBudgetStatus, renewed_s: float | None) -> NodeSample | None:
+def _sample(status: NodePowerBudgetStatus, renewed_s: float | None) -> ReportedSample | None:
     found = status.oversubscription
-    return None if found is None else NodeSample(found.sample, milliwatts(found.drawn_watts), renewed_s)
+    return None if found is None else ReportedSample(found.sample, milliwatts(found.drawn_watts), renewed_s)
