@@ -28,7 +28,7 @@ _FALLBACK_RETRY_S: Final = 1.0
 
 
 class NodeTurns:
-    """What acts on one node; `run` is what does so between passes.
+    """Actors on one node: the tick of a pass, and between passes, while `run` runs, DVFS loop and fallback.
 
     Args:
         node: its name.
