@@ -58,7 +58,8 @@ from joulie_sim.workload.item import WorkItem
 
 DIRECTORY: Final = ROOT / "14-live-savings"
 _NODES: Final = 40
-_PODS: Final = 400
+#: More than the lengths of the pods permit, so that most of them have the longest.
+_LOAD: Final = 0.5
 _SCALE: Final = TimeScale(60.0)
 #: Simulated: of the pods, and of what is compared; a pod that waits for a boot ends in between.
 _SPAN_S: Final = 3.0 * 3_600.0
@@ -93,21 +94,21 @@ def _steady(shares: Floats) -> Floats:
 class Workload:
     """Pods of several runs, which differ in their seed."""
 
-    load: float
+    pods: int
     steady: bool
     seeds: int
 
     def items(self, classes: Sequence[NodeClass], seed: int) -> tuple[WorkItem, ...]:
         """Return the pods of one run, with times in simulated seconds."""
         arrivals = _steady if self.steady else _falling_and_rising
-        cycle = Cycle(span_s=_SPAN_S, longest_s=_LONGEST * _SPAN_S, load=self.load, arrivals=arrivals)
-        return cyclic_items(classes, cycle, pods=_PODS, seed=seed)
+        cycle = Cycle(span_s=_SPAN_S, longest_s=_LONGEST * _SPAN_S, load=_LOAD, arrivals=arrivals)
+        return cyclic_items(classes, cycle, pods=self.pods, seed=seed)
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {
-    "falling and rising, 0.35": Workload(0.35, steady=False, seeds=4),
-    "steady, 0.3": Workload(0.3, steady=True, seeds=3),
-    "falling and rising, 0.5": Workload(0.5, steady=False, seeds=3),
+    "400 pods, falling and rising": Workload(400, steady=False, seeds=4),
+    "400 pods, steady": Workload(400, steady=True, seeds=3),
+    "500 pods, steady": Workload(500, steady=True, seeds=3),
 }
 
 

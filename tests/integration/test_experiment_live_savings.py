@@ -64,6 +64,6 @@ def test_there_are_ten_runs_of_three_workloads_and_their_pods_arrive_in_order_wi
 
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_a_steady_workload_has_as_many_arrivals_in_one_half_as_in_the_other(share):
-    items = WORKLOADS["steady, 0.3"].items(scale(default_node_classes(), 40), 0)
+    items = WORKLOADS["400 pods, steady"].items(scale(default_node_classes(), 40), 0)
     end_s = items[-1].arrives_s
     assert sum(item.arrives_s <= share * end_s for item in items) == pytest.approx(share * len(items), rel=0.15)
