@@ -37,7 +37,13 @@ OTHERS = ("sleepy-1", "sleepy-2")
 CORES = 192
 _ENV = {
     Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **SHORT_LEASE},
-    Service.OUTOFBAND: {"BMC_POLL_INTERVAL": "300ms", "BMC_TRANSITION_INTERVAL": "300ms", **SHORT_LEASE},
+    Service.OUTOFBAND: {
+        "BMC_POLL_INTERVAL": "300ms",
+        "BMC_TRANSITION_INTERVAL": "300ms",
+        # A reading from after the last pod is there when a node goes to sleep, seconds later.
+        "STATUS_HEARTBEAT": "1s",
+        **SHORT_LEASE,
+    },
 }
 _POLICY = {
     "nodeSelector": {"kubernetes.io/hostname": NODE},

@@ -68,7 +68,12 @@ async def test_a_cut_of_30_percent_is_held_spares_performance_pods_and_ends(syst
         observer.forget_of("row-1")
         # Limits are in force before statuses say so.
         await eventually(lambda: _is_shown(system, tmp_path), within_s=20)
-        assert (await system.view.simulated(_PERFORMANCE))["capWatts"] > 0.97 * before
+
+        async def spared() -> None:
+            assert (await system.view.simulated(_PERFORMANCE))["capWatts"] > 0.97 * before
+
+        # The second source may have lowered it before the cut began.
+        await eventually(spared, within_s=20)
         while time.time() < started_s + 47.5:
             await cut()
             # The observer reads meanwhile.

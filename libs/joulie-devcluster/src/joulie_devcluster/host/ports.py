@@ -1,25 +1,26 @@
 """Free ports on loopback, chosen before the processes that use them start.
 
 Ports are taken from below the kernel's ephemeral range, so that no outgoing connection can take one between choice and
-use. All processes of a user take them in turn from one number in a file, so that two of them never choose the same port
-within thousands of choices. A listener of anybody else can still take one: the process that needs the port then fails
-with "address already in use", and the caller starts it again with other ports (see `DevCluster`).
+use. All processes of a user take them in turn from one number in a file of Joulie's cache, so that two of them never
+choose the same port within thousands of choices. A listener of anybody else can still take one: the process that needs
+the port then fails with "address already in use", and the caller starts it again with other ports (see `DevCluster`).
 """
 
 import fcntl
 import os
 import random
 import socket
-import tempfile
 from contextlib import closing
-from pathlib import Path
 from typing import Final
+
+from joulie_devcluster.host.paths import cache_home
 
 LOOPBACK = "127.0.0.1"
 
 _FIRST, _LAST = 20_000, 32_767
 _COUNT: Final = _LAST - _FIRST + 1
 _ATTEMPTS = 200
+_LAST_PORT: Final = "last-port"
 
 
 def free_port() -> int:
@@ -28,9 +29,10 @@ def free_port() -> int:
     Raises:
         OSError: no free port was found, or the file of the last port cannot be locked or written.
     """
-    # O_NOFOLLOW: the directory is everybody's, and a link there would have this user write to what it names.
-    descriptor = os.open(_last_port_file(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "r+b") as file:
+    path = cache_home() / _LAST_PORT
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not "a+b", with which every write is one to the end.
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         port = _port_of(file.read(16))
         for _ in range(_ATTEMPTS):
@@ -53,10 +55,6 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _last_port_file() -> Path:
-    return Path(tempfile.gettempdir()) / f"joulie-ports-{os.getuid()}"
 
 
 def _port_of(content: bytes) -> int:
