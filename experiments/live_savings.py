@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
 from experiments import frequent_looks
 from experiments.config import ROOT
+from experiments.live_savings_table import table
 from experiments.report import write_between
 from experiments.rows import Row, append_row, read_table, text_row
-from experiments.savings_estimate import Judged, PairResult, estimate_of, misjudged
+from experiments.savings_counts import SavingsCounts, counted_in, difference
+from experiments.savings_estimate import Judged, PairResult, misjudged
 from joulie_api.presets import PRESETS, PresetName
 from joulie_api.resources import NODE_SLEEP_POLICIES
 from joulie_core.demand import WorkloadClass
@@ -53,7 +54,6 @@ from joulie_sim.engine.synthetic import daily_cycle
 from joulie_sim.pod_figures import WaitFigures
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
-from joulie_sim.tables import TextTable
 from joulie_sim.workload.item import WorkItem
 
 DIRECTORY: Final = ROOT / "14-live-savings"
@@ -78,8 +78,6 @@ _START_S: Final = 120.0
 _NAME: Final = "live-savings"
 _SIMULATOR: Final = {"SIM_SPEED": f"{_SCALE.speed:g}"}
 _BOUNDS: Final = ("lower", "middle", "upper")
-#: Share by which the middle of an estimate may be off.
-_NEAR: Final = 0.2
 
 
 def _falling_and_rising(shares: Floats) -> Floats:
@@ -204,37 +202,6 @@ class LiveRun:
         return replace(arm, asleep_joules=asleep_joules)
 
 
-@dataclass(frozen=True, slots=True)
-class SavingsCounts:
-    """Counters of the operator: joules by lever and bound, and unknown seconds, of the clock."""
-
-    joules: Mapping[tuple[str, str], float]
-    unknown_s: Mapping[str, float]
-
-
-def counted_in(metrics: str) -> SavingsCounts:
-    """Return the counters in the text of /metrics."""
-    joules: dict[tuple[str, str], float] = {}
-    unknown_s: dict[str, float] = {}
-    signs = {"joulie_saved_joules_total": 1.0, "joulie_spent_joules_total": -1.0}
-    for family in text_string_to_metric_families(metrics):
-        for each in family.samples:
-            if each.name in signs:
-                key = each.labels["lever"], each.labels["bound"]
-                joules[key] = joules.get(key, 0.0) + signs[each.name] * each.value
-            elif each.name == "joulie_savings_unknown_seconds_total":
-                unknown_s[each.labels["lever"]] = each.value
-    return SavingsCounts(joules, unknown_s)
-
-
-def difference(before: SavingsCounts, after: SavingsCounts) -> SavingsCounts:
-    """Return what was counted between two times of one process."""
-    return SavingsCounts(
-        {key: value - before.joules[key] for key, value in after.joules.items()},
-        {key: value - before.unknown_s[key] for key, value in after.unknown_s.items()},
-    )
-
-
 async def _counted(stack: JoulieStack) -> SavingsCounts:
     joulie = Service.OPERATOR in stack.config.services
     return counted_in(await stack.operator.metrics() if joulie else "")
@@ -316,44 +283,6 @@ def run() -> None:
                 if (name, seed) not in known:
                     append_row(path, asyncio.run(measure_pair(name, seed, reporter)))
                     reporter.note(f"{DIRECTORY.name}: {name}, seed {seed} of {workload.seeds}")
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Return the table of all pairs, and below it what they come to."""
-    lines = []
-    for row in rows:
-        found, saved, without = estimate_of(row, Judged.HOURS), float(row["saved_kwh"]), float(row["baseline_kwh"])
-        lines.append(
-            (
-                *(row["workload"], row["seed"], f"{without:.1f}"),
-                f"{saved:.1f} ({100.0 * saved / without:.1f} %)",
-                f"{found.middle:.1f} [{found.lower:.1f}, {found.upper:.1f}]",
-                f"{float(row[f'{Lever.SLEEP}_middle_kwh']):.1f}",
-                f"{float(row['sleep_saved_kwh']):.1f}",
-                f"{float(row[f'{Lever.SCORE}_middle_kwh']):.1f}",
-                f"{100.0 * (found.middle / saved - 1.0):+.1f}",
-                "yes" if found.lower <= saved <= found.upper else "no",
-                " / ".join(f"{float(row[f'{arm}_wait_p99_s']) / 60.0:.1f}" for arm in ("without", "with")),
-                *(
-                    " / ".join(f"{float(row[f'{arm}_{each.value}_slowdown']):.3f}" for arm in ("without", "with"))
-                    for each in WorkloadClass
-                ),
-                row["power_offs"],
-            )
-        )
-    titles = ("workload", "seed", "baseline, kWh", "saved, kWh", "estimated, kWh", "by sleep")
-    titles += ("really by sleep", "by score", "error, %")
-    titles += ("contained", "p99 of waits, min, without / with")
-    titles += tuple(f"slowdown of {each.value} pods, without / with" for each in WorkloadClass)
-    pairs = [(estimate_of(row, Judged.HOURS), float(row["saved_kwh"])) for row in rows]
-    contained = sum(found.lower <= saved <= found.upper for found, saved in pairs)
-    errors = [abs(found.middle / saved - 1.0) for found, saved in pairs]
-    near = sum(error <= _NEAR for error in errors)
-    result = (
-        f"The interval contains {contained} of {len(rows)}; its middle is within {100 * _NEAR:.0f} % in {near}, and "
-        f"off by up to {100 * max(errors, default=0.0):.1f} %."
-    )
-    return f"{TextTable((*titles, 'power-offs'), lines).markdown()}\n\n{result}"
 
 
 if __name__ == "__main__":

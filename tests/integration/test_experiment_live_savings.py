@@ -1,7 +1,9 @@
 """The pairs of the estimate on the control plane: what is read of the operator, and what the table says of it."""
 
 import pytest
-from experiments.live_savings import WORKLOADS, counted_in, difference, table
+from experiments.live_savings import WORKLOADS
+from experiments.live_savings_table import table
+from experiments.savings_counts import counted_in, difference
 
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 
