@@ -95,6 +95,34 @@ def test_modelled_watts_count_as_measured_ones_do():
     assert change_of(before, after, 1_000) is StatusChange.NUMBERS
 
 
+_OVER = {"raised": False, "permittedWatts": 1_300, "fallbackWatts": 900, "breakerDamagePercent": 50.0, "reason": "warm"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "change"),
+    [
+        ({"raised": True}, StatusChange.STATE),
+        ({"fallbackWatts": None}, StatusChange.STATE),
+        ({"permittedWatts": 1_311}, StatusChange.NUMBERS),
+        ({"fallbackWatts": 911}, StatusChange.NUMBERS),
+        ({"reason": "an event"}, StatusChange.NUMBERS),
+        ({"breakerDamagePercent": 60.0}, StatusChange.NUMBERS),
+        ({"breakerDamagePercent": 54.0}, StatusChange.NONE),
+        ({"permittedWatts": 1_310}, StatusChange.NONE),
+    ],
+    ids=str,
+)
+def test_a_raise_is_due_at_once_and_what_it_is_made_of_once_a_minute(fields, change):
+    before, after = (status(oversubscription=_OVER | each) for each in ({}, fields))
+    assert change_of(before, after, 1_000) is change
+
+
+@pytest.mark.parametrize(("watts", "change"), [(410, StatusChange.NONE), (411, StatusChange.NUMBERS)])
+def test_the_rest_of_servers_counts_as_other_watts_do(watts, change):
+    before, after = (status(rest={"watts": each, "modelledNodes": 4}) for each in (400, watts))
+    assert change_of(before, after, 1_000) is change
+
+
 def test_where_nothing_is_observed_nothing_changes():
     empty = {name: None for name in _BASE if name != "conditions"} | {"lowered": []}
     assert change_of(status(**empty), status(**empty), 1_000) is StatusChange.NONE
