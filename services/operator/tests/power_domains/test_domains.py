@@ -1,6 +1,9 @@
 """Domains as the decision takes them."""
 
+from dataclasses import replace
+
 from joulie_core.budget import BudgetDomain
+from joulie_core.budget.breaker import BreakerCurve, BreakerRating
 from joulie_core.kinds import PowerDomainSpec
 from joulie_operator.power_domains.domains import budget_domains
 
@@ -50,3 +53,19 @@ def test_every_field_of_the_spec_is_taken():
         BudgetDomain("a", 2_000_000, "row", 150_000, -4, 300_000, 0.0, releases=True, nodes=("n3",)),
         BudgetDomain("b", 1_000_000, None, 0, 0, 0, 40.5, releases=False, nodes=("n3",)),
     ]
+
+
+def test_a_domain_has_the_rating_of_its_breaker_only_where_the_setting_is_on():
+    points = [{"loadPercent": 140, "seconds": 60}, {"loadPercent": 110, "seconds": 1_020}]
+    rated = spec(
+        limitWatts=2_000,
+        basis="Server",
+        nodeSelector={"rack": "b"},
+        oversubscription={"breaker": points, "coolingSeconds": 600, "reactionSeconds": 30},
+    )
+    plain = BudgetDomain("a", 2_000_000, nodes=("n3",), counts_servers=True)
+    rating = BreakerRating(BreakerCurve(((1.1, 1_020.0), (1.4, 60.0))), cooling_s=600.0, reaction_s=30)
+    specs = {"a": rated, "feed": spec()}
+    feed = BudgetDomain("feed", 1_000_000)
+    assert budget_domains(specs, _LABELS, oversubscribes=True) == [replace(plain, rating=rating), feed]
+    assert budget_domains(specs, _LABELS) == budget_domains(specs, _LABELS, oversubscribes=False) == [plain, feed]
