@@ -124,11 +124,11 @@ class LiveArm:
     slowdowns: Mapping[WorkloadClass, float | None]
     power_offs: int
     #: What sleep has saved, by the servers.
-    asleep_joules: float = 0.0
+    asleep_joules: float
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRun:
+class SleepPair:
     """Nodes, pods and watts of a pair."""
 
     classes: tuple[NodeClass, ...]
@@ -198,8 +198,8 @@ class LiveRun:
             after = await _counted(stack)
             for task in following:
                 task.cancel()
-        arm = _arm_of(observer, servers, difference(before, after), pods=len(self.items))
-        return replace(arm, asleep_joules=asleep_joules)
+        counted = difference(before, after)
+        return _arm_of(observer, servers, counted, pods=len(self.items), asleep_joules=asleep_joules)
 
 
 async def _counted(stack: JoulieStack) -> SavingsCounts:
@@ -209,11 +209,16 @@ async def _counted(stack: JoulieStack) -> SavingsCounts:
 
 def _saved_by_sleep_watts(servers: SleepingServers) -> float:
     """Return by how much less servers draw now that are off or boot than on and without work."""
-    idle = {name: servers.wall_power.idle_watts(name) for name in servers.servers}
-    return sum(idle[name] - each.watts for name, each in servers.servers.items() if each.power_state != PowerState.ON)
+    return sum(
+        servers.wall_power.idle_watts(name) - each.watts
+        for name, each in servers.servers.items()
+        if each.power_state != PowerState.ON
+    )
 
 
-def _arm_of(observer: SleepingObserver, servers: SleepingServers, counted: SavingsCounts, *, pods: int) -> LiveArm:
+def _arm_of(
+    observer: SleepingObserver, servers: SleepingServers, counted: SavingsCounts, *, pods: int, asleep_joules: float
+) -> LiveArm:
     tracks = observer.record.pods
     if len(tracks) < pods or observer.record.unfinished:
         raise RuntimeError(f"{len(tracks)} of {pods} pods were created, and {observer.record.unfinished} did not end")
@@ -229,6 +234,7 @@ def _arm_of(observer: SleepingObserver, servers: SleepingServers, counted: Savin
         waits=WaitFigures.of(track.wait_s for track in tracks.values()),
         slowdowns=observer.slowdowns,
         power_offs=servers.power_offs,
+        asleep_joules=asleep_joules,
     )
 
 
@@ -258,9 +264,9 @@ def _stack(*, joulie: bool) -> StackConfig:
 
 
 async def measure_pair(workload: str, seed: int, reporter: Reporter) -> Row:
-    """Measure both arms of a pair, and return its row; errors as of `LiveRun.measure`."""
+    """Measure both arms of a pair, and return its row; errors as of `SleepPair.measure`."""
     classes = scale(default_node_classes(), _NODES)
-    run = LiveRun(classes, WORKLOADS[workload].items(classes, seed), seed)
+    run = SleepPair(classes, WORKLOADS[workload].items(classes, seed), seed)
     without, with_joulie = await asyncio.gather(*(run.measure(reporter, joulie=joulie) for joulie in (False, True)))
     saved = without.joules - with_joulie.joules
     figures: dict[str, Any] = {"workload": workload, "seed": seed}
