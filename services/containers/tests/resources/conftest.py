@@ -12,6 +12,7 @@ import pytest
 
 from joulie_containers.nri.connection import NriConnection, NriEndpoint
 from joulie_containers.nri.proto import nri_pb2 as nri
+from joulie_containers.resources import resource_files
 from joulie_containers.resources.cache import Cache
 from joulie_containers.resources.controllers import values_of
 from joulie_containers.resources.engine import Configured, PlacementEngine
@@ -323,6 +324,12 @@ class Node:
         for container in containers:
             self.runtime.pods.setdefault(container.pod_sandbox_id, make_pod(container.pod_sandbox_id))
             self.runtime.containers[container.id] = container
+
+
+@pytest.fixture(autouse=True)
+def slow_disk(monkeypatch):
+    """A creation waits for its file, however slow the disk of the machine is that runs the test."""
+    monkeypatch.setattr(resource_files, "_MOST_WAIT_S", 10.0)
 
 
 @pytest.fixture

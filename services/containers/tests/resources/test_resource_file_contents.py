@@ -204,10 +204,10 @@ async def test_values_that_are_not_known_yet_leave_the_file_as_it_was(engine, ru
 
 
 async def test_a_file_that_was_written_too_late_is_removed_afterwards(engine, running, directory, monkeypatch):
-    monkeypatch.setattr(resource_files, "_MOST_WAIT_S", 0.01)
     held = threading.Event()
     directory.begin = lambda kind: kind == "write" and held.wait(10)
-    with capture_logs() as logs:
+    with monkeypatch.context() as short, capture_logs() as logs:
+        short.setattr(resource_files, "_MOST_WAIT_S", 0.01)
         assert await running.create(engine.place("c", cpus="0")) is None
     asyncio.get_running_loop().call_later(0.05, held.set)  # until then a second thread could remove it
     await until(lambda: ("remove", "c") in directory.done)
