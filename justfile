@@ -35,15 +35,15 @@ lint:
 
 # unit and integration tests on in-process fakes
 test *ARGS:
-    pytest -n 2 -m "not e2e and not docker and not soak" {{ARGS}}
+    pytest -n 2 -m "not e2e and not docker and not soak and not long" {{ARGS}}
 
 # the tests that state properties, with 1,000 random examples of each in place of the 100 fixed ones
 search *ARGS:
-    pytest -n 2 -m "not e2e and not docker and not soak" --hypothesis-profile search --timeout 900 {{ARGS}}
+    pytest -n 2 -m "not e2e and not docker and not soak and not long" --hypothesis-profile search --timeout 900 {{ARGS}}
 
 # the end-to-end suite on a real control plane; mostly it waits, so that three processes share the files of tests
 e2e *ARGS:
-    pytest -n 3 --dist loadfile -m e2e --timeout 300 --durations 20 {{ARGS}}
+    pytest -n 3 --dist loadfile --no-loadscope-reorder -m "e2e and not long" --timeout 300 --durations 20 {{ARGS}}
 
 # the end-to-end tests that depend on Kubernetes, on the other releases that a cluster can run
 e2e-matrix *ARGS:
@@ -63,6 +63,10 @@ attribution *ARGS:
 gpu *ARGS:
     pytest -s -rs libs/joulie-actuator/tests/hardware/gpu/test_real_driver.py {{ARGS}}
     joulie-agent doctor
+
+# the tests that CI leaves out for their length: kind clusters, cuts of a utility, hours of a demo
+long *ARGS:
+    pytest -n 3 --dist loadfile --no-loadscope-reorder -m long --timeout 300 --durations 20 {{ARGS}}
 
 # tests that take minutes: thousands of nodes on a real control plane
 soak *ARGS:

@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Note whether a part of the suite is selected."""
     config = session.config
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr == "e2e"
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr == "e2e and not long"
     if not whole or config.option.keyword or config.option.deselect or getattr(config.option, "lf", False):
         config.stash[_INCOMPLETE].append("a part of the suite was selected")
 

@@ -12,7 +12,7 @@ from tests.e2e.waiting import eventually
 
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 _NODES = (NodeClass(name="equal", count=16, cpu=CpuClass(model="AMD-EPYC-9654", cores=192), memory="768Gi"),)
 _PODS = 500

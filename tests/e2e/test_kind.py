@@ -27,7 +27,12 @@ from joulie_sim.demo.kind_release import SERVICES
 from joulie_testing.api.builders import make_node
 
 # The first run builds a node image and the images of the services.
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.long,
+    pytest.mark.timeout(1500),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 def _chart_before(directory: Path) -> Path | None:

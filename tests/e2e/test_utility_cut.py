@@ -17,7 +17,7 @@ from tests.e2e.waiting import eventually
 
 from joulie_sim.stack.service import Service
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(400)]
 
 #: Limits of the project.
 _DELIVERED_S, _ERROR_PCT, _REBOUND_PCT = 30.0, 1.0, 5.0

@@ -16,7 +16,7 @@ name = "toy"
 _OPTIONS = """
 [tool.pytest.ini_options]
 addopts = "--import-mode=importlib"
-markers = ["e2e", "docker", "soak"]
+markers = ["e2e", "docker", "soak", "long"]
 """
 _MODULE = """
 LIMITS = {"low": 10, "high": 20}

@@ -106,7 +106,7 @@ def run(pytester, monkeypatch, pytestconfig):
     return run
 
 
-ALL = ("-m", "e2e")
+ALL = ("-m", "e2e and not long")
 
 
 def test_a_session_in_which_every_grant_was_used_and_none_was_missing_passes(run):

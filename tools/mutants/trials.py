@@ -32,7 +32,7 @@ import pytest
 from mutation import Mutant
 
 _PYTEST: Final = (
-    *("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-m", "not e2e and not docker and not soak"),
+    *("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-m", "not e2e and not docker and not soak and not long"),
     "--timeout=0",  # The limits are those below: one of pytest's counts the time in which other processes had the CPU.
 )
 #: A mutant may use this many times the seconds that its tests took, and these in addition, of CPU time before it counts

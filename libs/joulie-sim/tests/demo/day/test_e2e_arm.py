@@ -10,7 +10,7 @@ from joulie_sim.demo.day.workload import day_items
 from joulie_sim.demo.record import energy_kwh
 from joulie_sim.demo.sleeping.power import Power
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 _NODES = 6
 _CLASSES = (NodeClass(name="epyc", count=_NODES, cpu=CpuClass(model="AMD-EPYC-9654", cores=192), memory="768Gi"),)
