@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 _TOOL = Path(__file__).parents[2] / "tools" / "mutants"
 _PROJECT = """
 [project]

@@ -97,10 +97,10 @@ def _kernel(_actuator_settings, tmp_path):
 
 
 on_files = pytest.param((_plain_files, 50), id="50 times on plain files")
-on_kernel = pytest.param(
-    (_kernel, 200),
-    marks=pytest.mark.skipif(bool(why_not()), reason=str(why_not())),
-    id="200 times on a kernel's sys",
+without_kernel = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+on_kernel = pytest.param((_kernel, 50), marks=without_kernel, id="50 times on a kernel's sys")
+often_on_kernel = pytest.param(
+    (_kernel, 200), marks=[without_kernel, pytest.mark.long], id="200 times on a kernel's sys"
 )
 
 
@@ -113,7 +113,7 @@ def opened(request, actuator_settings, tmp_path):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("opened", [on_files, on_kernel], indirect=True)
+@pytest.mark.parametrize("opened", [on_files, on_kernel, often_on_kernel], indirect=True)
 def test_every_kill_at_a_random_point_is_followed_by_a_full_restore(opened, actuator_environment, capfd):
     settings, registers, kills = opened
     env = actuator_environment(settings)

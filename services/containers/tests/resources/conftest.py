@@ -327,9 +327,12 @@ class Node:
 
 
 @pytest.fixture(autouse=True)
-def slow_disk(monkeypatch):
+def slow_disk():
     """A creation waits for its file, however slow the disk of the machine is that runs the test."""
-    monkeypatch.setattr(resource_files, "_MOST_WAIT_S", 10.0)
+    # Not the test's own monkeypatch, which would be undone after the fixtures that it shall outlive.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource_files, "_MOST_WAIT_S", 10.0)
+        yield
 
 
 @pytest.fixture
