@@ -34,21 +34,21 @@ async def turn(world, after_s=1.0, **watts):
     await world.look(after_s)
 
 
-async def two_nodes(world, **spec):
-    world.put("rack", 600, nodeSelector={"rack": "a"}, oversubscription=BREAKER, **spec)
+async def two_nodes(world, limit_watts=600, **spec):
+    world.put("rack", limit_watts, nodeSelector={"rack": "a"}, oversubscription=BREAKER, **spec)
     world.add("n1")
     world.add("n2")
     await world.settle()
 
 
-async def raised(world):
-    """Two nodes whose limits add up to 780 W below 600 W."""
-    await two_nodes(world)
+async def raised(world, limit_watts=600):
+    """Two nodes whose limits add up to 130 % of that of their domain."""
+    await two_nodes(world, limit_watts)
     await turn(world)
     await turn(world, 14.0)
     for _ in range(4):
         await turn(world)
-    assert world.limits() == {"n1": 390, "n2": 390}
+    assert sum(world.limits().values()) == pytest.approx(1.3 * limit_watts)
     return world
 
 
@@ -138,6 +138,12 @@ async def test_a_raised_domain_is_held_by_what_its_nodes_fall_back_to(enforced):
     assert (status, reason) == ("True", "Oversubscribed")
     assert message.startswith("the limits that may be in force exceed 600 W together, up to 780 W; what the nodes draw")
     assert enforced.leader.status("rack")["oversubscription"]["raised"] is True
+
+
+async def test_limits_that_use_the_last_part_of_a_watt_of_what_is_permitted_are_held(enforced):
+    await raised(enforced, 601)
+    assert sum(enforced.limits().values()) == pytest.approx(781.3)
+    assert enforced.leader.condition("rack", "Held")[:2] == ("True", "Oversubscribed")
 
 
 async def test_near_the_limit_samples_are_withdrawn_before_anything_else_and_limits_are_lowered(enforced):

@@ -8,6 +8,7 @@ from joulie_core.kinds.power_domain import OversubscriptionStatus
 from joulie_core.text import printable
 from joulie_core.units import MW_PER_WATT
 from joulie_operator.power_domains.decision import DomainOutcome
+from joulie_operator.power_domains.oversubscription import OversubscribedDomain
 
 _PERCENT: Final = 100.0
 _MOST_REASON: Final = 1_024
@@ -15,11 +16,10 @@ _MOST_REASON: Final = 1_024
 
 def oversubscription_status(outcome: DomainOutcome) -> OversubscriptionStatus | None:
     """Return the state; None where the domain is not oversubscribed."""
-    found = None if outcome.enforced is None else outcome.enforced.oversubscription
+    found = _found(outcome)
     if found is None:
         return None
-    rest_mw = 0 if outcome.rest is None else outcome.rest.mw
-    fallback_mw = None if found.fallback_mw is None else found.fallback_mw + rest_mw
+    fallback_mw = _fallback_mw(outcome, found)
     return OversubscriptionStatus(
         raised=found.raised,
         permitted_watts=math.floor(found.permitted_mw / MW_PER_WATT),
@@ -38,14 +38,27 @@ def held_by_fallbacks(spec: PowerDomainSpec, outcome: DomainOutcome, in_force_mw
         outcome: of the decision.
         in_force_mw: the highest limits that may be in force, with the rest of servers.
     """
-    found = oversubscription_status(outcome)
-    if found is None or found.fallback_watts is None or found.fallback_watts > spec.usable_watts:
+    found = _found(outcome)
+    fallback_mw = None if found is None else _fallback_mw(outcome, found)
+    if found is None or fallback_mw is None or fallback_mw > spec.usable_watts * MW_PER_WATT:
         return None
-    if in_force_mw > (found.permitted_watts - spec.reserve_watts) * MW_PER_WATT:
+    # In milliwatts: limits use what is permitted up to the last part of a watt.
+    if in_force_mw > found.permitted_mw - spec.reserve_watts * MW_PER_WATT:
         return None
-    limits = f"the limits that may be in force exceed {spec.usable_watts} W together, up to {found.permitted_watts:g} W"
+    permitted = math.floor(found.permitted_mw / MW_PER_WATT)
+    limits = f"the limits that may be in force exceed {spec.usable_watts} W together, up to {permitted} W"
     if found.raised:
         reason, message = "Oversubscribed", f"{limits}; what the nodes draw is measured, and below it"
     else:
         reason, message = "FallingBack", f"{limits}; nodes fall back, and the limits are lowered"
     return Condition(type="Held", status=ConditionStatus.TRUE, reason=reason, message=message)
+
+
+def _found(outcome: DomainOutcome) -> OversubscribedDomain | None:
+    return None if outcome.enforced is None else outcome.enforced.oversubscription
+
+
+def _fallback_mw(outcome: DomainOutcome, found: OversubscribedDomain) -> int | None:
+    """Return the sum of what nodes fall back to, with the rest of their servers; None: it is not known."""
+    rest_mw = 0 if outcome.rest is None else outcome.rest.mw
+    return None if found.fallback_mw is None else found.fallback_mw + rest_mw
