@@ -50,6 +50,10 @@ def _restore_logging() -> Iterator[None]:
     """Leave the process's logging as it was: a program that a test ran may log to the test's own standard output."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    # Where rich is installed, structlog's default is its traceback, with the values of local variables. On a busy
+    # machine it takes seconds to draw one, and whatever a test waits for meanwhile is late.
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     yield
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()

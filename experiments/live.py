@@ -17,7 +17,7 @@ from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_devcluster.host.progress import Reporter
-from joulie_sim.demo.cycle import cpu_milli
+from joulie_sim.demo.cycle import total_cpu_milli
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.scenario import work_of
 from joulie_sim.demo.supervisor import Supervisor
@@ -40,7 +40,7 @@ def workload(classes: Sequence[NodeClass]) -> tuple[WorkItem, ...]:
     mix = Mix(
         pods=_PODS,
         window_s=_ARRIVALS_S,
-        cpu_milli=sum(cpu_milli(each) * each.count for each in classes),
+        cpu_milli=total_cpu_milli(classes),
         node_cpu_milli=32_000,
         gpu_resources={NVIDIA_GPU: sum(each.gpu.count * each.count for each in classes if each.gpu is not None)},
         performance_share=0.3,

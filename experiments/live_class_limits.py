@@ -23,7 +23,7 @@ from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.manifests import apply_manifests
 from joulie_devcluster.control_plane.nodes import CpuClass, GpuClass, NodeClass
 from joulie_devcluster.host.progress import Reporter
-from joulie_sim.demo.cycle import cpu_milli
+from joulie_sim.demo.cycle import total_cpu_milli
 from joulie_sim.demo.feeder import NAMESPACE
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.scenario import work_of
@@ -63,7 +63,7 @@ def workload(classes: Sequence[NodeClass]) -> tuple[WorkItem, ...]:
     mix = Mix(
         pods=_PODS,
         window_s=_ARRIVALS_S,
-        cpu_milli=sum(cpu_milli(each) * each.count for each in classes),
+        cpu_milli=total_cpu_milli(classes),
         node_cpu_milli=112_000,
         gpu_resources={NVIDIA_GPU: _NODES * _GPUS},
         performance_share=0.3,

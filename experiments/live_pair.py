@@ -21,8 +21,10 @@ from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_devcluster.host.progress import Reporter, terminal_reporter
 from joulie_sim.demo.feeder import feed
+from joulie_sim.demo.following import FollowingTasks
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.record import PodTrack
+from joulie_sim.demo.stopwatch import Stopwatch
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.without_joulie import PackagePowerModel
 from joulie_sim.energy import kwh_until
@@ -79,32 +81,26 @@ async def observe(
     Raises:
         TimeoutError: the pods do not end in time; also in groups.
     """
-    now_s = asyncio.get_running_loop().time
-    begun_s = now_s()
-
-    def clock() -> float:
-        return now_s() - begun_s
-
+    stopwatch = Stopwatch()
+    clock = stopwatch.seconds
     async with (
         await cluster.client(user_agent="joulie-live") as client,
         aiohttp.ClientSession() as session,
-        asyncio.TaskGroup() as group,
+        FollowingTasks() as tasks,
     ):
         observer = Observer(client, sim_url=stack.sim_url, workload=_WORKLOAD, clock=clock)
-        following: list[asyncio.Task[Any]] = [group.create_task(each) for each in observer.runs()]
+        for each in observer.runs():
+            tasks.follow(each)
         if ready is not None:
             await ready(observer)
-        begun_s = now_s()
-
+        stopwatch.reset()
         sample = await observer.sample(session)
-        feeding = group.create_task(feed(client, items, workload=_WORKLOAD, clock=clock, on_create=observer.created))
+        feeding = tasks.follow(feed(client, items, workload=_WORKLOAD, clock=clock, on_create=observer.created))
         async with asyncio.timeout(_LONGEST_S):
             while not feeding.done() or observer.record.unfinished:
                 await asyncio.sleep(_SAMPLE_S)
                 await supervisor.check()
                 sample = await observer.sample(session)
-        for task in following:
-            task.cancel()
     return LiveRun(
         sum(observer.energy_joules.values()) / JOULES_PER_KWH,
         sample.at_s,

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +36,9 @@ from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import NodeClass, default_node_classes, scale
 from joulie_devcluster.host.progress import Reporter, terminal_reporter
-from joulie_sim.demo.cycle import Cycle, cyclic_items
+from joulie_sim.demo.cycle import Cycle, cyclic_items, falling_and_rising
 from joulie_sim.demo.feeder import feed
+from joulie_sim.demo.following import FollowingTasks
 from joulie_sim.demo.record import energy_kwh
 from joulie_sim.demo.settings import AGENT_SHARDS, INTERVAL_S, MIN_AWAKE, agent_env
 from joulie_sim.demo.sleeping.observer import SleepingObserver
@@ -50,7 +51,6 @@ from joulie_sim.demo.time_scale import TimeScale
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.power_model import NodePowerModel
-from joulie_sim.engine.synthetic import daily_cycle
 from joulie_sim.pod_figures import WaitFigures
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
@@ -67,8 +67,6 @@ _COMPARED_S: Final = 1.15 * _SPAN_S
 #: Shares of the span.
 _ARRIVALS: Final = 0.75
 _LONGEST: Final = 0.2
-_SWING: Final = 0.8
-_DAY_S: Final = 86_400.0
 #: Of the clock.
 _SAMPLE_S: Final = 0.5
 #: Shorter than a node is idle before it goes to sleep, so that its last reading is one without work.
@@ -78,10 +76,6 @@ _START_S: Final = 120.0
 _NAME: Final = "live-savings"
 _SIMULATOR: Final = {"SIM_SPEED": f"{_SCALE.speed:g}"}
 _BOUNDS: Final = ("lower", "middle", "upper")
-
-
-def _falling_and_rising(shares: Floats) -> Floats:
-    return _ARRIVALS * _SPAN_S / _DAY_S * daily_cycle(shares, _DAY_S, _SWING)
 
 
 def _steady(shares: Floats) -> Floats:
@@ -98,7 +92,7 @@ class Workload:
 
     def items(self, classes: Sequence[NodeClass], seed: int) -> tuple[WorkItem, ...]:
         """Return the pods of one run, with times in simulated seconds."""
-        arrivals = _steady if self.steady else _falling_and_rising
+        arrivals = _steady if self.steady else falling_and_rising(_ARRIVALS * _SPAN_S)
         cycle = Cycle(span_s=_SPAN_S, longest_s=_LONGEST * _SPAN_S, load=_LOAD, arrivals=arrivals)
         return cyclic_items(classes, cycle, pods=self.pods, seed=seed)
 
@@ -173,19 +167,24 @@ class SleepPair:
         async with (
             await cluster.client(user_agent=_NAME) as client,
             aiohttp.ClientSession() as session,
-            asyncio.TaskGroup() as group,
+            FollowingTasks() as tasks,
         ):
             observer = SleepingObserver(client, sim_url=stack.sim_url, workload=_NAME, clock=clock, servers=servers)
-            following: list[asyncio.Task[Any]] = [group.create_task(each) for each in observer.runs()]
+            for each in observer.runs():
+                tasks.follow(each)
             if joulie:
                 await observer.wait_planned(supervisor.check, nodes=_NODES)
                 await client.create(NODE_SLEEP_POLICIES, sleep_policy(_SCALE, MIN_AWAKE))
             stopwatch.reset()
             before = await _counted(stack)
-            items = [replace(item, arrives_s=_SCALE.clock_s(item.arrives_s)) for item in self.items]
-            following.append(
-                group.create_task(
-                    feed(client, items, workload=_NAME, clock=stopwatch.seconds, on_create=observer.created)
+            tasks.follow(
+                feed(
+                    client,
+                    self.items,
+                    workload=_NAME,
+                    clock=stopwatch.seconds,
+                    on_create=observer.created,
+                    scale=_SCALE,
                 )
             )
             asleep_joules, sampled_s = 0.0, clock()
@@ -196,8 +195,6 @@ class SleepPair:
                 sampled_s = clock()
                 await asyncio.sleep(_SAMPLE_S)
             after = await _counted(stack)
-            for task in following:
-                task.cancel()
         counted = difference(before, after)
         return _arm_of(observer, servers, counted, pods=len(self.items), asleep_joules=asleep_joules)
 

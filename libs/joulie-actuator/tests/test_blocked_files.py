@@ -8,7 +8,7 @@ import pytest
 from joulie_actuator import subsystems
 from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.sysfs import OsCalls
-from joulie_actuator.hardware.watch import Watch
+from joulie_actuator.hardware.watch import CALL_S, Watch
 from joulie_actuator.outcome import ControlOutcome
 from joulie_actuator.protocol import ReadCpu, Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_actuator.reasons import Reason
@@ -20,7 +20,10 @@ CAP = SetCpuCap(cap_watts_per_package=90, lease_s=60)
 
 
 class BlockingCalls(OsCalls):
-    """The running system's calls, of which those for some files block until they are released."""
+    """The running system's calls, of which those for some files block until they are released.
+
+    Time stands still for the deadlines of calls except where one blocks, so that a slow disk misses none of them.
+    """
 
     def __init__(self):
         self.reads: set[str] = set()
@@ -38,9 +41,18 @@ class BlockingCalls(OsCalls):
         super().write(path, content)
 
     def _block(self, path, blocked):
-        if not self.released.is_set() and any(path.endswith(end) for end in blocked):
+        if any(path.endswith(end) for end in blocked):
+            self.block()
+
+    def block(self):
+        """Block the calling thread until the release; its call is overdue at once."""
+        if not self.released.is_set():
             self.threads.append(threading.current_thread())
             self.released.wait()
+
+    def now_s(self):
+        """Return the time of the deadlines."""
+        return len(self.threads) * 2 * CALL_S
 
     def release(self):
         """Let everything return; waits until the threads that were blocked have ended."""
@@ -50,11 +62,18 @@ class BlockingCalls(OsCalls):
             assert not thread.is_alive(), "a thread that was given up goes on"
 
 
+class PolledWatch(Watch):
+    """Has its supervisor look every few milliseconds whether a call is overdue."""
+
+    def left_s(self):
+        return min(0.005, super().left_s())
+
+
 @pytest.fixture
 def calls(monkeypatch):
     made = BlockingCalls()
     monkeypatch.setattr(subsystems, "OsCalls", lambda: made)
-    monkeypatch.setattr(subsystems, "Watch", partial(Watch, call_s=0.05))
+    monkeypatch.setattr(subsystems, "Watch", partial(PolledWatch, clock=made.now_s))
     yield made
     made.released.set()
 
@@ -155,15 +174,14 @@ def test_a_whole_driver_that_blocks_leaves_the_rest_of_the_part_to_be_restored(b
 
 def test_a_journal_that_blocks_stops_caps_and_not_restores(bench, calls, clock, monkeypatch):
     bench.executor.execute(CAP)
-    synced, blocked = journal.os.fsync, threading.Event()
-    monkeypatch.setattr(journal.os, "fsync", lambda file: (blocked.wait(), synced(file)))
+    monkeypatch.setattr(journal.os, "fsync", lambda _file: calls.block())
     done = bench.executor.execute(SetCpuCap(cap_watts_per_package=100, lease_s=60))
     assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_JOURNAL)
     assert bench.limits_watts == [90, 90]
     clock.now += 60
     assert bench.executor.check() is None
     assert bench.limits_watts == [150, 150]
-    blocked.set()
+    calls.release()
 
 
 def test_a_machine_whose_discovery_blocks_is_served_all_the_same(actuator_settings, events, clock, calls):

@@ -251,7 +251,7 @@ def test_a_restore_that_keeps_classes_restores_caps_and_their_clocks(bench, exec
 
 def test_a_set_that_has_timed_out_counts_as_limited_since_it_may_land(gpu_bench):
     bench = gpu_bench(FakeGpu("a"))
-    deadlines = GpuDeadlines(call_s=0.05, crowded_call_s=0.05)
+    deadlines = GpuDeadlines(call_s=0.2, crowded_call_s=0.2)
     bench.handler.drivers = [LibraryDriver(bench.library, deadlines=deadlines)]
     bench.handler.execute(by_class(a=1500))
     bench.library.gpus[0].answering.clear()

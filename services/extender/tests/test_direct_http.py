@@ -189,8 +189,8 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read_from_and_ends
 
 
 async def test_an_idle_connection_is_closed_without_a_line_in_the_log(running, monkeypatch):
-    monkeypatch.setattr(http_server, "REQUEST_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(http_server, "IDLE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(http_server, "REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(http_server, "IDLE_TIMEOUT_S", 0.7)
     with capture_logs() as lines:
         async with connected(running) as (reader, writer):
             for _ in range(2):

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-import structlog
 
 from joulie_api.app import App
 from joulie_api.settings import read_settings
@@ -38,10 +37,6 @@ def mixed():
         *(make_node(f"new-{index}", cpu_model=EPYC, cpu_sockets=2, cpu=256) for index in range(4)),
         *(make_node(f"old-{index}", cpu_model=XEON, cpu_sockets=2, cpu=80) for index in range(4)),
     ]
-
-
-# Tracebacks with every local variable take seconds to draw.
-structlog.configure(processors=[structlog.processors.KeyValueRenderer(key_order=["event"])])
 
 
 class Operator:

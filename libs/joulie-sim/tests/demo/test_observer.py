@@ -14,6 +14,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
+from joulie_sim.demo.following import FollowingTasks
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.sleeping.observer import SleepingObserver
 from joulie_sim.demo.sleeping.power import Power
@@ -48,11 +49,10 @@ class Clock:
 
 @contextlib.asynccontextmanager
 async def watching(observer):
-    async with asyncio.timeout(10.0), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in observer.runs()]
+    async with asyncio.timeout(10.0), FollowingTasks() as tasks:
+        for each in observer.runs():
+            tasks.follow(each)
         yield
-        for task in tasks:
-            task.cancel()
 
 
 async def moved(clock, now_s, change):

@@ -176,8 +176,8 @@ async def test_waiting_for_a_slot_does_not_count_as_time_of_the_call(transport, 
         return web.json_response({"packagePowerWatts": 1})
 
     async with serving(handler) as url:
-        source = HttpSource(transport, HttpTarget(url, 0.25))
-        answers = await asyncio.gather(*(source.read() for _ in range(10)))
+        source = HttpSource(transport, HttpTarget(url, 0.75))
+        answers = await asyncio.gather(*(source.read() for _ in range(20)))
     assert not [answer for answer in answers if isinstance(answer, Unavailable)]
 
 

@@ -227,7 +227,6 @@ async def test_without_an_answer_a_limit_counts_as_set_and_the_request_is_sent_a
 
 
 async def test_a_request_without_an_end_ends_with_its_deadline(node, monkeypatch):
-    monkeypatch.setattr(module, "DEADLINE_S", 0.01)
     await node.settle()
 
     async def hang(_clocks_mhz):
@@ -235,6 +234,7 @@ async def test_a_request_without_an_end_ends_with_its_deadline(node, monkeypatch
 
     node.found = {"GPU-a": PERFORMANCE}
     node.send_as = hang
+    monkeypatch.setattr(module, "DEADLINE_S", 0.01)
     await node.step()
     assert "no answer within 0.01 s" in node.enforcement.gpus["GPU-a"].message
 

@@ -217,9 +217,10 @@ async def test_a_container_starts_without_the_mount_where_its_file_cannot_be_wri
 async def test_a_container_starts_without_the_mount_where_its_file_takes_too_long(node, exported, monkeypatch):
     manager = await node.start(exports=True)
     held, write = threading.Event(), manager.file_directory.write
-    monkeypatch.setattr(resource_files, "_MOST_WAIT_S", 0.01)
     monkeypatch.setattr(manager.file_directory, "write", lambda *args: (held.wait(10), write(*args)))
-    adjust = await create(node, "g", milli=2000)
+    with monkeypatch.context() as short:
+        short.setattr(resource_files, "_MOST_WAIT_S", 0.01)
+        adjust = await create(node, "g", milli=2000)
     assert (adjust.mounts, adjust.linux.resources.cpu.cpus) == ([], "0-1")
     assert (manager.files.failed, exported.names()) == (1, [])
     held.set()

@@ -44,13 +44,13 @@ async def test_the_runtime_is_asked_for_sandboxes_and_the_creation_of_containers
 
 
 async def test_a_container_starts_at_the_deadline_without_an_answer(site):
-    async with site.runtime.listening(site.nri_socket), site.running(START_DEADLINE="100ms"):
+    async with site.runtime.listening(site.nri_socket), site.running(START_DEADLINE="600ms"):
         await registered(site)
         async with site.controller() as controller:
-            assert (await controller.receive()).deadline_s == 0.1
+            assert (await controller.receive()).deadline_s == 0.6
             begun = time.monotonic()
             await site.create()
-            assert 0.1 <= time.monotonic() - begun < 1.5
+            assert 0.6 <= time.monotonic() - begun < 10
             # An answer that comes too late is of no question any more.
             await controller.answer(1)
             second = site.create()

@@ -1,5 +1,7 @@
 """Clocks that are set by the class of the holders: which GPUs, from when on, and why the others are not.
 
+The times are those of every service that sets limits by class, of GPUs or of cores.
+
 Guarantees that a clock is set only where every holder is a standard pod that runs and whose owner has consented, and
 after that has been so for a while; and that it is not wanted any more as soon as one of these is not so, or not known.
 Source: docs/decisions/0054-class-limits-enforced.md.
@@ -14,6 +16,13 @@ from joulie_core.class_caps.held_limit import HeldLimit
 
 #: Time for which the decision has to be the same before a limit is set: answers that come and go set nothing.
 SETTLED_S: Final = 5.0
+#: Between two looks at what is wanted, if nothing else causes one.
+STEP_S: Final = 1.0
+#: Of limits, and how often they are renewed: two renewals may fail.
+LEASE_S: Final = 10.0
+RENEW_S: Final = 3.0
+#: How long a request to the actuator may take.
+DEADLINE_S: Final = 5.0
 
 
 class EnforcedReason(StrEnum):

@@ -12,10 +12,13 @@ from joulie_devcluster.control_plane.nodes import NodeClass
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
+from joulie_sim.engine.synthetic import daily_cycle
 from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import WorkItem
 
 _GPU_SHARE: Final = 0.3
+_SWING: Final = 0.8
+_DAY_S: Final = 86_400.0
 _MILLI: Final = 1000
 
 
@@ -44,7 +47,7 @@ def cyclic_items(classes: Sequence[NodeClass], cycle: Cycle, *, pods: int, seed:
     mix = Mix(
         pods=pods,
         window_s=cycle.span_s,
-        cpu_milli=sum(sizes),
+        cpu_milli=total_cpu_milli(classes),
         node_cpu_milli=sizes[len(sizes) // 2],
         gpu_resources=gpu_resources(classes),
         gpu_share=_GPU_SHARE,
@@ -57,9 +60,19 @@ def cyclic_items(classes: Sequence[NodeClass], cycle: Cycle, *, pods: int, seed:
     return tuple(replace(item, arrives_s=float(at_s)) for item, at_s in zip(items, arrivals, strict=True))
 
 
+def falling_and_rising(window_s: float) -> Callable[[Floats], Floats]:
+    """Return arrivals whose rate has the form of a day's, shortened to so many seconds: low, then high, then low."""
+    return lambda shares: window_s / _DAY_S * daily_cycle(shares, _DAY_S, _SWING)
+
+
 def cpu_milli(found: NodeClass) -> int:
     """Return the CPU of one node of a class, in thousandths."""
     return _MILLI * found.cpu.cores * found.cpu.threads_per_core
+
+
+def total_cpu_milli(classes: Sequence[NodeClass]) -> int:
+    """Return the CPU of all nodes, in thousandths."""
+    return sum(cpu_milli(found) * found.count for found in classes)
 
 
 def gpu_resources(classes: Sequence[NodeClass]) -> dict[str, int]:

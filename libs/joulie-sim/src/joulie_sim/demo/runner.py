@@ -8,7 +8,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from rich.console import Console
@@ -18,6 +18,7 @@ from joulie_api.client import KubeClient
 from joulie_api.resources import NODE_SLEEP_POLICIES
 from joulie_devcluster.host.progress import Reporter
 from joulie_sim.demo.feeder import feed
+from joulie_sim.demo.following import FollowingTasks
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.options import Options
 from joulie_sim.demo.output import make_directory, write_all
@@ -75,10 +76,11 @@ class Demo:
             await KubeClient.connect(kubeconfig=str(site.kubeconfig), user_agent="joulie-demo") as client,
             aiohttp.ClientSession() as session,
             AsyncExitStack() as files_open,
-            asyncio.TaskGroup() as group,
+            FollowingTasks() as tasks,
         ):
             observer = self._observer(site, client)
-            following: list[asyncio.Task[Any]] = [group.create_task(work) for work in observer.runs()]
+            for work in observer.runs():
+                tasks.follow(work)
             await observer.wait_planned(site.supervisor.check, nodes=self._scenario.node_count)
             if site.servers is not None:
                 await client.create(NODE_SLEEP_POLICIES, sleep_policy(self._options.time_scale, MIN_AWAKE))
@@ -86,14 +88,12 @@ class Demo:
             directory = make_directory(self._options.out, "demo")
             files = files_open.enter_context(RecordingFiles(directory / "recording"))
             recorder = ClusterRecorder(client, files, keep_names=True)
-            following.append(group.create_task(recorder.run(asyncio.Event())))
-            feeding = group.create_task(self._feed(client, observer, site))
+            tasks.follow(recorder.run(asyncio.Event()))
+            feeding = tasks.follow(self._feed(client, observer, site))
             try:
                 await self._show(site, observer, session, feeding)
             finally:
                 self._finish(observer, site, directory)
-                for task in (feeding, *following):
-                    task.cancel()
         return directory
 
     def _observer(self, site: Site, client: KubeClient) -> Observer:
@@ -103,9 +103,15 @@ class Demo:
         return Observer(client, sim_url=url, workload=WORKLOAD, clock=clock, node_selector=site.node_selector)
 
     async def _feed(self, client: KubeClient, observer: Observer, site: Site) -> None:
-        scale, clock = self._options.time_scale, self._stopwatch.seconds
-        items = [replace(item, arrives_s=scale.clock_s(item.arrives_s)) for item in self._scenario.items]
-        await feed(client, items, workload=WORKLOAD, clock=clock, on_create=observer.created, spec=site.pod_spec)
+        await feed(
+            client,
+            self._scenario.items,
+            workload=WORKLOAD,
+            clock=self._stopwatch.seconds,
+            on_create=observer.created,
+            scale=self._options.time_scale,
+            spec=site.pod_spec,
+        )
 
     async def _show(
         self,

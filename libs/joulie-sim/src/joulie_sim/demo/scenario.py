@@ -7,11 +7,10 @@ from typing import Final
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_devcluster.control_plane.nodes import NodeClass, default_node_classes, scale
-from joulie_sim.demo.cycle import Cycle, cpu_milli, cyclic_items, gpu_resources
+from joulie_sim.demo.cycle import Cycle, cpu_milli, cyclic_items, falling_and_rising, gpu_resources, total_cpu_milli
 from joulie_sim.demo.options import Options
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
-from joulie_sim.engine.synthetic import daily_cycle
 from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
@@ -23,13 +22,11 @@ _ARRIVAL_SHARE: Final = 0.65
 #: Share of the trace's cluster that its pods occupy. Two thirds of them are performance pods, for which only a part of
 #: the cluster is available.
 _TRACE_LOAD: Final = 0.35
-#: Of a run in which nodes sleep. The rate of arrivals has the form of a day's, shortened: low, then high, then low.
+#: Of a run in which nodes sleep.
 _CYCLE_LOAD: Final = 0.35
-_CYCLE_SWING: Final = 0.8
 _CYCLE_ARRIVALS: Final = 0.78
 #: The longest pod ends within the span if it waits for a boot; share of the span.
 _CYCLE_LONGEST: Final = 0.2
-_DAY_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ def make_scenario(options: Options) -> Scenario:
     mix = Mix(
         pods=options.pods,
         window_s=options.duration_s * _ARRIVAL_SHARE,
-        cpu_milli=sum(cpu_milli(found) * found.count for found in classes),
+        cpu_milli=total_cpu_milli(classes),
         node_cpu_milli=min(cpu_milli(found) for found in classes),
         gpu_resources=gpu_resources(classes),
     )
@@ -71,12 +68,11 @@ def make_scenario(options: Options) -> Scenario:
 def _falling_and_rising(options: Options, classes: Sequence[NodeClass]) -> tuple[WorkItem, ...]:
     """Return pods that leave nodes idle, then need them, with times in simulated seconds."""
     span_s = options.time_scale.simulated_s(options.duration_s)
-    shortened = _CYCLE_ARRIVALS * span_s / _DAY_S
     cycle = Cycle(
         span_s=span_s,
         longest_s=_CYCLE_LONGEST * span_s,
         load=_CYCLE_LOAD,
-        arrivals=lambda shares: shortened * daily_cycle(shares, _DAY_S, _CYCLE_SWING),
+        arrivals=falling_and_rising(_CYCLE_ARRIVALS * span_s),
     )
     return cyclic_items(classes, cycle, pods=options.pods, seed=options.seed)
 

@@ -24,19 +24,12 @@ from joulie_agent.holders.answer import EXCHANGE_S, MOST_AGE_S
 from joulie_agent.holders.follow import INTERVAL_S
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
-from joulie_core.class_caps.enforced_limit import EnforcedClocks, EnforcedReason
+from joulie_core.class_caps.enforced_limit import DEADLINE_S, LEASE_S, RENEW_S, STEP_S, EnforcedClocks, EnforcedReason
 from joulie_core.class_caps.held_limit import HeldLimit
 from joulie_core.holders.held import HeldDevice
 
-#: Between two steps, if no look at the holders wakes the loop before.
-STEP_S: Final = 1.0
 #: Of a look at the holders; older, they are not known.
 RECENT_S: Final = 3.0
-#: How long one request may take.
-DEADLINE_S: Final = 5.0
-#: Of the limits, and how often they are renewed: two renewals may fail.
-LEASE_S: Final = 10.0
-RENEW_S: Final = 3.0
 #: Longest time from the kubelet's assignment of a device to the step that lifts its limit, while the agent runs: the
 #: age of an answer, the time to fetch it, and those to the next look. The time of the driver comes on top.
 LIFTED_WITHIN_S: Final = MOST_AGE_S + EXCHANGE_S + INTERVAL_S + EXCHANGE_S

@@ -25,15 +25,10 @@ from joulie_api.failure_log import FailureLog
 from joulie_containers.resources.core_limits import CoreLimits
 from joulie_containers.resources.renewal import RequestExecutor
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
-from joulie_core.class_caps.enforced_limit import SETTLED_S
+from joulie_core.class_caps.enforced_limit import DEADLINE_S, LEASE_S, RENEW_S, SETTLED_S, STEP_S
 from joulie_core.containers.idset import Cpus, union
 
-STEP_S: Final = 1.0
-#: Of the limits, and how often they are renewed: two renewals may fail.
-LEASE_S: Final = 10.0
-RENEW_S: Final = 3.0
-#: How long a request may take at a step, and how long a reply to the runtime waits.
-DEADLINE_S: Final = 5.0
+#: How long a reply to the runtime waits.
 LIFT_S: Final = 0.5
 
 _log = structlog.get_logger()

@@ -121,8 +121,9 @@ async def test_a_performance_container_is_created_only_after_the_limit_of_its_co
         assert bench.actuator.limits
         # Its end is answered at once, and the cores are limited until the actuator has answered.
         bench.actuator.may_answer.clear()
+        asked = len(bench.actuator.asked)
         ending = asyncio.create_task(bench.node.runtime.stop_container("slow"))
-        await asyncio.sleep(0.05)
+        await bench.managers.until(lambda: len(bench.actuator.asked) > asked)
         assert not ending.done()
         assert bench.actuator.limits == {}
         bench.actuator.may_answer.set()
@@ -134,14 +135,15 @@ async def test_a_performance_container_is_created_only_after_the_limit_of_its_co
 
 
 async def test_a_driver_that_hangs_delays_an_answer_until_the_deadline_and_lifting_is_tried_again(start, monkeypatch):
-    monkeypatch.setattr(core_limit_enforcement, "LIFT_S", 0.05)
     async with start() as bench:
         await bench.add("slow", CONSENT)
         await bench.settled()
         limited = bench.actuator.limits
         bench.actuator.may_answer.clear()
-        async with asyncio.timeout(LONGEST_WAIT_S):
-            await bench.node.runtime.stop_container("slow")
+        with monkeypatch.context() as short:
+            short.setattr(core_limit_enforcement, "LIFT_S", 0.05)
+            async with asyncio.timeout(LONGEST_WAIT_S):
+                await bench.node.runtime.stop_container("slow")
         assert bench.enforcement.counts.late > 0
         assert {str(group) for group in bench.enforcement.limited} == limited.keys()
         assert str(bench.enforcement.without_consent) == str(Cpus.parse(",".join(limited)))

@@ -5,9 +5,9 @@ Guarantees that both arms differ in one object, the NodeSleepPolicy, and that th
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 
@@ -22,6 +22,7 @@ from joulie_devcluster.host.progress import Reporter
 from joulie_sim.demo.day.accounts import ArmDay
 from joulie_sim.demo.day.scale import DAY_S, stack_config
 from joulie_sim.demo.feeder import feed
+from joulie_sim.demo.following import FollowingTasks
 from joulie_sim.demo.record import Sample
 from joulie_sim.demo.sleeping.observer import SleepingObserver
 from joulie_sim.demo.sleeping.servers import SleepingServers
@@ -93,25 +94,20 @@ class DayArm:
             servers=self._servers,
         )
         supervisor = Supervisor(stack.services.values(), self._reporter, check_cluster=cluster.check)
-        async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
-            following: list[asyncio.Task[Any]] = [group.create_task(work) for work in observer.runs()]
-            try:
-                await observer.wait_planned(supervisor.check, nodes=len(self._servers.servers))
-                if self._plan.spare is not None:
-                    policy = sleep_policy(self._plan.scale, MinAwakeSpec(spare=self._plan.spare))
-                    await client.create(NODE_SLEEP_POLICIES, policy)
-                self._stopwatch.reset()
-                following.append(feeding := group.create_task(self._feed(client, observer)))
-                await self._watch_day(supervisor, observer, session, feeding)
-            finally:
-                for task in following:
-                    task.cancel()
+        async with aiohttp.ClientSession() as session, FollowingTasks() as tasks:
+            for work in observer.runs():
+                tasks.follow(work)
+            await observer.wait_planned(supervisor.check, nodes=len(self._servers.servers))
+            if self._plan.spare is not None:
+                policy = sleep_policy(self._plan.scale, MinAwakeSpec(spare=self._plan.spare))
+                await client.create(NODE_SLEEP_POLICIES, policy)
+            self._stopwatch.reset()
+            await self._watch_day(supervisor, observer, session, tasks.follow(self._feed(client, observer)))
         return self._result(observer, restarts=supervisor.restarts.total())
 
     async def _feed(self, client: KubeClient, observer: SleepingObserver) -> None:
-        scale = self._plan.scale
-        items = [replace(item, arrives_s=scale.clock_s(item.arrives_s)) for item in self._plan.items]
-        await feed(client, items, workload=_WORKLOAD, clock=self._clock, on_create=observer.created)
+        items, scale = self._plan.items, self._plan.scale
+        await feed(client, items, workload=_WORKLOAD, clock=self._clock, on_create=observer.created, scale=scale)
 
     async def _watch_day(
         self,
