@@ -7,7 +7,7 @@ from services.operator.tests.ui.invented import InventedCluster, devices, fill
 from tests.live_page.browser import CHROMIUM, BrowserError, browser
 
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
-from joulie_core.kinds.power_domain import DomainLostControl, DrawnPower
+from joulie_core.kinds.power_domain import DomainLostControl, DrawnPower, OversubscriptionStatus
 from joulie_core.savings import Lever, LeverRate
 from joulie_core.savings.rates import UNKNOWN_RATE, EstimateRange
 from joulie_operator.power_domains.metrics import DomainState
@@ -188,6 +188,44 @@ async def test_power_domains_are_a_tree_of_bars_in_which_unknown_is_unknown(open
         states.clear()
         await tab.until("document.querySelector('#domains').hidden")
         assert not [each for each in tab.events["Log.entryAdded"] if each["entry"]["level"] == "error"]
+
+
+async def test_limits_that_are_raised_are_shown_as_no_fault(open_tab):
+    over = OversubscriptionStatus(
+        raised=True,
+        permitted_watts=1_250,
+        fallback_watts=980,
+        breaker_damage_percent=10,
+        reason="all is measured",
+    )
+    lower = over.model_copy(update={"raised": False})
+    states = {
+        "a": domain(in_force_watts=1_200, oversubscription=over),
+        "b": domain(in_force_watts=900, oversubscription=lower),
+        "c": domain(in_force_watts=1_200, oversubscription=lower, problem="AboveLimit"),
+    }
+    world = InventedCluster(wall=time.time, domains=lambda: bars_of(states))
+    fill(world, 40)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 40)
+        await tab.until("document.querySelectorAll('#domains tbody tr').length === 3")
+        breaker = "nodes fall back to 980 W; 10% of what trips the breaker"
+        assert [each[-1] for each in await tab.run(DOMAIN_ROWS)] == [
+            f"held; limits raised up to 1250 W; {breaker}",
+            f"held; limits not raised: all is measured; {breaker}",
+            "AboveLimit: ",
+        ]
+        parts = await tab.run("""[...document.querySelectorAll('#domains tbody .bar')]
+          .map((bar) => [...bar.children].map((each) => `${each.className} ${each.style.width}`))""")
+        assert parts == [
+            ["in-force raised 96%", "in-force 80%", "usable 80%", "permitted 100%"],
+            ["in-force 72%", "usable 80%", "permitted 100%"],
+            ["in-force above 96%", "usable 80%", "permitted 100%"],
+        ]
+        for scheme in ("light", "dark"):
+            await tab.resize(1280, 980, scheme=scheme)
+            ratio, text, _ = min(await tab.run(CONTRASTS))
+            assert ratio >= 4.5, text
 
 
 async def test_without_power_domains_there_is_no_section_of_them(open_tab):

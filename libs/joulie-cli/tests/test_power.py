@@ -74,6 +74,56 @@ async def test_an_oversubscribed_domain_tells_how_far_its_limits_are_raised_and_
     assert "not raised up to 1300 W: ok; nodes fall back to -; 12 %" in text
 
 
+HELD_ABOVE = {"type": "Held", "status": "True", "reason": "Oversubscribed"}
+
+
+async def test_limits_that_are_raised_are_no_violation_in_the_tree(fake_api, cli):
+    over = {"raised": True, "permittedWatts": 1_300, "breakerDamagePercent": 12.0, "assumedDamagePercent": 2.0}
+    put(fake_api, "a", mode="Enforce", held=HELD_ABOVE, inForceWatts=1_250, oversubscription=over)
+    put(fake_api, "b", mode="Enforce", inForceWatts=1_000, oversubscription=over)
+    put(fake_api, "c", mode="Enforce", inForceWatts=900, oversubscription=over | {"raised": False})
+    put(fake_api, "d", mode="Enforce", held=ABOVE, inForceWatts=1_250)
+    text = (await cli("power")).out
+    table = [each.split() for each in text.splitlines()[1:5]]
+    assert [each[4:] for each in table] == [
+        ["1250", "of", "1300", "-", "2", "Enforce", "Oversubscribed"],
+        ["1000", "-", "2", "Enforce", "WithinLimit,", "raised"],
+        ["900", "-", "2", "Enforce", "WithinLimit,", "not", "raised"],
+        ["1250", "-", "2", "Enforce", "AboveLimit"],
+    ]
+    legend = "may be above LIMIT, up to the watts behind it, while what its nodes draw is measured"
+    assert legend in " ".join(text.split())
+
+
+async def test_without_limits_above_an_oversubscribed_domain_nothing_is_said_of_them(fake_api, cli):
+    over = {"raised": True, "permittedWatts": 1_300}
+    put(fake_api, "a", mode="Enforce", inForceWatts=1_000, oversubscription=over)
+    put(fake_api, "b", mode="Enforce", held=ABOVE, inForceWatts=1_250)
+    assert "may be above LIMIT" not in " ".join((await cli("power")).out.split())
+
+
+@pytest.mark.parametrize(
+    ("damage", "assumed", "state"),
+    [
+        (24.9, 0, "Oversubscribed"),
+        (100, 75.1, "Oversubscribed"),
+        (25, 0, "Oversubscribed, breaker at 25 %"),
+        (100, 40, "Oversubscribed, breaker at 60 %"),
+    ],
+)
+async def test_a_breaker_that_is_counted_as_warm_is_in_the_tree(fake_api, cli, damage, assumed, state):
+    over = {"raised": False, "permittedWatts": 1_300, "breakerDamagePercent": damage, "assumedDamagePercent": assumed}
+    put(fake_api, "a", mode="Enforce", held=HELD_ABOVE, oversubscription=over)
+    assert (await cli("power")).out.splitlines()[1].endswith(f"  {state}")
+
+
+async def test_damage_that_is_assumed_is_told_from_what_was_counted(fake_api, cli):
+    over = {"raised": False, "permittedWatts": 1_300, "breakerDamagePercent": 90.0, "assumedDamagePercent": 80.0}
+    put(fake_api, "a", mode="Enforce", oversubscription=over)
+    text = " ".join((await cli("power", "a")).out.split())
+    assert "90 % of what trips the breaker (10 % counted, 80 % assumed of a time that was not seen)" in text
+
+
 async def test_the_rest_of_servers_tells_how_it_is_known(fake_api, cli):
     rest = {"watts": 900, "measuredNodes": 2, "modelledNodes": 1, "modelledWatts": 500, "modelledLeastWatts": 200}
     put(fake_api, "a", rest=rest)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.budget import BudgetDomain, BudgetNode, LimitAsk, LimitReport, plant
+from joulie_core.budget import BudgetDomain, BudgetNode, LimitAsk, LimitReport, floors_of, plant
 from joulie_core.budget.breaker import BreakerRating, curve_of
 from joulie_core.budget.fallback import (
+    fallback_floors,
     fallback_mw,
     fallback_shares,
     is_limitable,
@@ -27,18 +28,21 @@ def tree_of(*domains):
 
 
 @st.composite
-def limited_trees(draw):
-    """A feed with two racks, any of them oversubscribed, and limits that fit into the raised tree."""
+def limited_trees(draw, *, floors_fit=False):
+    """A feed with two racks, any of them oversubscribed and with floors, and limits that fit into the raised tree."""
+    least, least_feed, most_pct = (6_050, 10_050, 0) if floors_fit else (1, 1, 100)
     ratings = st.sampled_from((None, RATING, BreakerRating(curve_of([(110, 100), (180, 40)]), 10.0, 12)))
     racks = {"a": ("n1", "n2", "n3"), "b": ("n4", "n5")}
     lowest = {node: draw(st.integers(0, 1_000)) for nodes in racks.values() for node in nodes}
     domains = [
         BudgetDomain(
-            name, draw(st.integers(1, 9_000)), "feed", draw(st.integers(0, 50)), rating=draw(ratings), nodes=nodes
+            name, draw(st.integers(least, 9_000)), "feed", draw(st.integers(0, 50)), rating=draw(ratings), nodes=nodes,
+            floor_mw=draw(st.integers(0, 2_000)), floor_pct=draw(st.integers(0, most_pct)),
         )
         for name, nodes in racks.items()
-    ]
-    feed = BudgetDomain("feed", draw(st.integers(1, 15_000)), rating=draw(ratings), rest_mw=draw(st.integers(0, 50)))
+    ]  # fmt: skip
+    feed_mw, rest_mw = draw(st.integers(least_feed, 15_000)), draw(st.integers(0, 50))
+    feed = BudgetDomain("feed", feed_mw, rating=draw(ratings), rest_mw=rest_mw)
     tree = tree_of(feed, *domains)
     limits = dict(lowest)
     raised = raised_tree(tree)
@@ -47,24 +51,75 @@ def limited_trees(draw):
         leaf = tree.leaf_of[node]
         room = min(raised.domains[index].usable_mw - sums[index] for index in (leaf, 0))
         limits[node] += draw(st.integers(0, max(room, 0)))
-    return tree, lowest, limits
+    nodes = {
+        name: BudgetNode(name, "id", max_mw=limits[name] + draw(st.integers(0, 500)), min_mw=least)
+        for name, least in lowest.items()
+    }
+    return tree, nodes, limits
+
+
+def falls_of(tree, nodes, limits):
+    floors = fallback_floors(tree, nodes)
+    shares = fallback_shares(tree, floors)
+    return floors, {
+        node: fallback_mw(limits[node], floors[node], shares[leaf]) if leaf in shares else limits[node]
+        for node, leaf in tree.leaf_of.items()
+    }
 
 
 @given(limited_trees())
 def test_fallbacks_add_up_to_no_more_than_any_domain_supplies(found):
-    tree, lowest, limits = found
-    shares = fallback_shares(tree, lowest)
-    falls = {
-        node: fallback_mw(limits[node], lowest[node], shares[leaf]) if leaf in shares else limits[node]
-        for node, leaf in tree.leaf_of.items()
-    }
+    tree, nodes, limits = found
+    _, falls = falls_of(tree, nodes, limits)
     raised = raised_tree(tree)
-    allowed = zip(tree.domains, tree.sums(falls), tree.sums(lowest), raised.sums(limits), raised.domains, strict=True)
+    lowest = tree.sums({name: each.min_mw for name, each in nodes.items()})
+    allowed = zip(tree.domains, tree.sums(falls), lowest, raised.sums(limits), raised.domains, strict=True)
     for domain, total, least, held, above in allowed:
         if held <= above.usable_mw:
             assert total <= max(domain.usable_mw, least), domain.name
     for node, falls_to in falls.items():
-        assert min(lowest[node], limits[node]) <= falls_to <= limits[node]
+        assert min(nodes[node].min_mw, limits[node]) <= falls_to <= limits[node]
+
+
+@given(limited_trees(floors_fit=True))
+def test_no_node_falls_back_below_its_floor_where_all_floors_fit(found):
+    tree, nodes, limits = found
+    floors, falls = falls_of(tree, nodes, limits)
+    for node, leaf in tree.leaf_of.items():
+        floor_mw = min(max(tree.domains[leaf].floor_mw, nodes[node].min_mw), nodes[node].max_mw)
+        assert floors[node] == floor_mw
+        assert falls[node] >= min(floor_mw, limits[node])
+
+
+def test_floors_take_from_what_others_fall_back_to():
+    tree = tree_of(
+        BudgetDomain("feed", 1_000, rating=RATING),
+        BudgetDomain("a", 1_000, "feed", floor_mw=400, nodes=("n1",)),
+        BudgetDomain("b", 1_000, "feed", nodes=("n2",)),
+    )
+    nodes = {name: BudgetNode(name, "id", max_mw=700, min_mw=100) for name in ("n1", "n2")}
+    floors, falls = falls_of(tree, nodes, {"n1": 650, "n2": 650})
+    assert floors == {"n1": 400, "n2": 100}
+    assert falls == {"n1": 400 + 250 * 500 // 800, "n2": 100 + 550 * 500 // 800}
+
+
+def test_floors_that_do_not_fit_are_kept_by_no_fallback_and_are_the_same_in_the_raised_tree():
+    tree = tree_of(BudgetDomain("rack", 1_000, rating=RATING, floor_mw=600, nodes=("n1", "n2")))
+    nodes = {name: BudgetNode(name, "id", max_mw=700, min_mw=100) for name in ("n1", "n2")}
+    assert fallback_floors(tree, nodes) == {"n1": 100, "n2": 100}
+    floors, (refusal,) = floors_of(raised_tree(tree), dict.fromkeys(nodes, (100, 700)))
+    assert floors == {"n1": 100, "n2": 100}
+    assert refusal.message == "floors of 1.2 W do not fit into 1 W"
+
+
+def test_a_node_that_cannot_be_limited_keeps_what_it_may_draw():
+    tree = tree_of(BudgetDomain("rack", 2_000, rating=RATING, floor_pct=10, nodes=("n1", "n2", "n3")))
+    nodes = {
+        "n1": replace(NODE, name="n1", min_mw=None),
+        "n2": replace(NODE, name="n2", max_mw=None),
+        "n3": replace(asked(400, 700), name="n3"),
+    }
+    assert fallback_floors(tree, nodes) == {"n1": 500, "n2": 0, "n3": 700}
 
 
 def test_a_limit_is_raised_to_the_load_that_its_breaker_carries_and_no_other_is():

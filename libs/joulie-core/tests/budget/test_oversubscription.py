@@ -204,6 +204,34 @@ def test_a_lower_share_is_seen_again_before_limits_are_raised_by_it():
     assert site.look(60.0) is RaiseState.RAISED
 
 
+def test_a_floor_that_grows_is_seen_again_before_limits_are_raised_by_it():
+    site = Site(tree_of(floor_mw=200)).raise_()
+    assert site.last.fallback_mw(site.tree, "n1", 500) == 200 + 300 * 600 // 900
+    site.tree = tree_of(floor_mw=300)
+    assert site.look() is RaiseState.NOT_SEEN
+    assert site.last.fallback_mw(site.tree, "n1", 500) == 300 + 200 * 400 // 700
+    assert site.look() is RaiseState.PAUSE
+    site.tree = tree_of(floor_mw=200)
+    assert site.look(60.0) is RaiseState.RAISED
+
+
+def test_a_floor_that_grows_by_what_another_shrinks_is_seen_again_although_the_share_stays():
+    site = Site(tree_of(limit_mw=2_000)).raise_()
+    held = replace(site.node("n1").node, min_mw=150)
+    lower = replace(site.node("n2").node, min_mw=50)
+    site.fields = {"n1": {"node": held}, "n2": {"node": lower}}
+    assert site.look() is RaiseState.NOT_SEEN
+    assert site.last.shares == {0: Fraction(1_800, 2_400)}
+
+
+def test_a_floor_that_shrinks_leaves_limits_raised_by_the_share_of_before():
+    site = Site(tree_of(floor_mw=300)).raise_()
+    site.tree = tree_of(floor_mw=100)
+    assert site.look() is RaiseState.RAISED
+    assert site.last.shares == {0: Fraction(400, 700)}
+    assert site.last.fallback_mw(site.tree, "n1", 500) == 100 + 400 * 400 // 700
+
+
 def test_a_higher_share_is_not_used_while_limits_are_raised():
     site = Site().raise_()
     site.tree = tree_of(limit_mw=1_000, nodes=("n1",))

@@ -210,7 +210,7 @@ class Leader:
 class OversubscribedWorld:
     """A feed with two racks, all of them oversubscribed; `hold` is what an agent makes of `holdSeconds`."""
 
-    def __init__(self, seed=0, feed_w=1_300, rack_w=800, hold=lambda seconds: seconds, cooling_s=120.0):
+    def __init__(self, seed=0, feed_w=1_300, rack_w=800, hold=lambda seconds: seconds, cooling_s=120.0, *, floor_w=0):
         self.random = Random(seed)
         self.rating = BreakerRating(CURVE, cooling_s, reaction_s=20)
         self.hold = hold
@@ -222,11 +222,14 @@ class OversubscribedWorld:
             [
                 BudgetDomain("feed", feed_w * 1000, rating=self.rating),
                 *(
-                    BudgetDomain(rack, rack_w * 1000, "feed", rating=self.rating, nodes=names)
+                    BudgetDomain(
+                        rack, rack_w * 1000, "feed", rating=self.rating, nodes=names,
+                        floor_mw=floor_w * 1000 if rack == "a" else 0,
+                    )
                     for rack, names in RACKS.items()
                 ),
             ]
-        ).trees
+        ).trees  # fmt: skip
         self.below = dict(zip((each.name for each in self.tree.domains), self.tree.nodes_below(), strict=True))
         self.facts = {
             name: BudgetNode(name, f"{name}/boot", MOST_W * 1000, LEAST_W * 1000, MOST_W * 1000)
@@ -240,6 +243,8 @@ class OversubscribedWorld:
         self.over_s = dict.fromkeys(self.below)
         #: Longest overloads, and times with limits above those of domains.
         self.longest_s = self.raised_s = 0.0
+        #: Lowest limit of a server of the rack with floors.
+        self.least_w = float("inf")
         self.observes = False
 
     @property
@@ -281,6 +286,7 @@ class OversubscribedWorld:
 
     def observe(self):
         raised = raised_tree(self.tree)
+        self.least_w = min(self.least_w, *(self.servers[name].holds_w for name in RACKS["a"]))
         for domain, above in zip(self.tree.domains, raised.domains, strict=True):
             names = self.below[domain.name]
             held_mw = 1000 * sum(self.servers[name].holds_w for name in names)

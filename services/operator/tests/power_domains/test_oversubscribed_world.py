@@ -6,7 +6,7 @@ Each rule that is removed lets one trip, or lets an overload last.
 from fractions import Fraction
 
 import pytest
-from services.operator.tests.power_domains.oversubscribed_world import BreakerError, OversubscribedWorld
+from services.operator.tests.power_domains.oversubscribed_world import RACKS, BreakerError, OversubscribedWorld
 
 from joulie_core.budget import breaker_states, fallback, oversubscription
 from joulie_core.budget.breaker_states import BreakerDamage
@@ -72,6 +72,17 @@ def test_others_make_room_for_a_node_whose_agent_has_ended_while_its_limit_stays
     world.run(200.0)
     assert world.servers["n0"].holds_w > 260
     assert world.longest_s <= 30.0
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_servers_with_floors_keep_them_whatever_is_lost_and_no_overload_lasts(lose):
+    world = raised(floor_w=250)
+    lose(world)
+    world.share(1.0)
+    world.run(200.0)
+    assert 0.0 < world.longest_s <= 30.0
+    assert min(server.holds_w for name, server in world.servers.items() if name not in RACKS["a"]) < 250
+    assert world.least_w >= 250
 
 
 class Faults:

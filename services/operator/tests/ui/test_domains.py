@@ -5,9 +5,9 @@ import json
 from services.operator.tests.ui.test_feed import Page
 
 from joulie_core.kinds import Condition, ConditionStatus, PowerDomainSpec, PowerDomainStatus
-from joulie_core.kinds.power_domain import DomainLostControl, DrawnPower
+from joulie_core.kinds.power_domain import DomainLostControl, DrawnPower, OversubscriptionStatus
 from joulie_operator.power_domains.metrics import DomainState
-from joulie_operator.ui.domains import MOST_DOMAINS, bars_of
+from joulie_operator.ui.domains import MOST_DOMAINS, RaisedBar, bars_of
 from joulie_operator.ui.subscriber import server_sent
 
 
@@ -25,7 +25,7 @@ def state(parent=None, *, limit=1_000, reserve=0, conditions=(), **status):
 def test_domains_stand_below_the_one_that_supplies_them_and_those_of_a_cycle_at_the_end():
     states = {"a": state("z"), "b": state("a"), "z": state(), "x": state("y"), "y": state("x"), "c": state("gone")}
     assert [(each.name, each.depth) for each in bars_of(states).bars] == [
-        ("c", 0), ("z", 0), ("a", 1), ("b", 2), ("x", 0), ("y", 0),
+        ("c", 0), ("z", 0), ("a", 1), ("b", 2), ("x", 0), ("y", 1),
     ]  # fmt: skip
 
 
@@ -54,6 +54,28 @@ def test_the_first_fault_is_told_and_whether_a_limit_is_enforced():
     assert [(each.enforced, each.problem) for each in bars_of(states).bars] == [
         (True, "AboveLimit: m"), (False, "Cycle: m"), (False, ""),
     ]  # fmt: skip
+
+
+def test_an_oversubscribed_domain_tells_whether_limits_are_raised_and_what_was_counted_of_its_breaker():
+    over = OversubscriptionStatus(
+        raised=True, permitted_watts=1_300.4, fallback_watts=990.6, breaker_damage_percent=40,
+        assumed_damage_percent=30, reason="measured",
+    )  # fmt: skip
+    first, second, third = bars_of(
+        {
+            "a": state(oversubscription=over),
+            "b": state(oversubscription=over.model_copy(update={"raised": False, "fallback_watts": None})),
+            "c": state(),
+        }
+    ).bars
+    assert first.oversubscribed == RaisedBar(True, 1_300, 991, 10, "measured")
+    assert second.oversubscribed == RaisedBar(False, 1_300, None, 10, "measured")
+    assert third.oversubscribed is None
+    event = server_sent("domains", bars_of({"a": state(oversubscription=over)}))
+    (sent,) = json.loads(event.split(b"data: ")[1])["bars"]
+    assert sent["oversubscribed"] == {
+        "raised": True, "permittedWatts": 1_300, "fallbackWatts": 991, "countedPercent": 10, "reason": "measured",
+    }  # fmt: skip
 
 
 def test_thousands_of_domains_are_counted_and_not_all_sent():

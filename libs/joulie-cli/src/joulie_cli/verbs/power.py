@@ -24,17 +24,23 @@ from joulie_cli.layout import (
     watts,
 )
 from joulie_cli.output import CliError, ExitCode, show
+from joulie_cli.verbs.power_oversubscribed import (
+    MAY_BE_ABOVE,
+    held_while_oversubscribed,
+    is_above,
+    may_draw,
+    raise_state,
+)
 from joulie_cli.views.power_domains import (
     BudgetView,
     DomainStatusView,
     DomainView,
     DrawnView,
-    OversubscriptionView,
     RestView,
     decode_power_budget,
     decode_power_domain,
+    in_tree_order,
     names_below,
-    tree_order,
 )
 from joulie_core.timestamps import epoch_seconds
 
@@ -87,8 +93,9 @@ def add_parser(verbs: Any) -> None:
         summary="power domains: what their nodes draw, and their shares",
         description="The tree of PowerDomains. DRAWN is what CPU packages and GPUs draw now, with a ? where nothing is "
         "known of some nodes; MAY DRAW is their highest power, or where MODE is Enforce the sum of the limits that may "
-        "be in force, - where that of one node is not known; SHARE is what the limits leave them, to which nothing is "
-        "lowered in mode Observe; NODES has the number of those whose highest power is not known behind a +. STATE is "
+        "be in force, - where that of one node is not known, with what is permitted where they are above the limit of "
+        "an oversubscribed domain; SHARE is what the limits leave them, to which nothing is lowered in mode Observe; "
+        "NODES has the number of those whose highest power is not known behind a +. STATE is "
         "the fault of a domain that cannot be used, else whether what nodes may draw fits. With a NAME: conditions, "
         "the nodes whose share is below what they want, and in mode Enforce the limit of each node. "
         "docs/power-budgets.md has the rest.",
@@ -114,7 +121,7 @@ async def run(options: Namespace) -> ExitCode:
         data = chosen.data() | ({"limits": [each.data() for each in limits]} if chosen.status.mode == _ENFORCE else {})
         show(options, data, lambda width: _detail(chosen, limits, now_s, width))
         return ExitCode.OK
-    ordered = tree_order(found)
+    ordered = in_tree_order(found)
     show(options, {"domains": [each.data() for _, each in ordered]}, lambda width: _tree(ordered, now_s, width))
     return ExitCode.OK
 
@@ -125,6 +132,8 @@ def _tree(ordered: Sequence[tuple[int, DomainView]], now_s: float, width: int | 
     rows = [_cells(depth, each, now_s) for depth, each in ordered]
     observes = any(each.status.mode != _ENFORCE for _, each in ordered)
     text = f"{_LEGEND} {_LOWERS_NOTHING}" if observes else _LEGEND
+    if any(is_above(each) for _, each in ordered):
+        text += f" {MAY_BE_ABOVE}"
     return [*table(_COLUMNS, rows, width), line(), *paragraph(text, width=width)]
 
 
@@ -135,7 +144,7 @@ def _cells(depth: int, domain: DomainView, now_s: float) -> list[Cell]:
         Cell(watts(domain.limit_watts)),
         _bar(domain),
         Cell(_drawn(status.drawn)),
-        Cell(watts(status.in_force_watts)),
+        Cell(may_draw(domain)),
         Cell(watts(status.allocated_watts)),
         Cell(_nodes(domain)),
         Cell(status.mode or UNKNOWN),
@@ -173,14 +182,6 @@ def _rest(rest: RestView) -> str:
     return f"{total_watts(rest.watts)} beyond CPU packages and GPUs: {', '.join(parts)}"
 
 
-def _oversubscribed(found: OversubscriptionView) -> Cell:
-    """Return whether limits are raised, how far, and the state of the breaker."""
-    state = "raised" if found.raised else "not raised"
-    text = f"{state} up to {total_watts(found.permitted_watts)}: {found.reason}; nodes fall back to "
-    text += f"{total_watts(found.fallback_watts)}; {found.breaker_damage_percent:.0f} % of what trips the breaker"
-    return Cell(text, "" if found.raised else _WARNING)
-
-
 def _nodes(domain: DomainView) -> str:
     nodes, unknown = domain.status.nodes, domain.status.unknown_nodes or 0
     if nodes is None:
@@ -208,6 +209,8 @@ def _held(held: WireCondition, status: DomainStatusView) -> Cell:
     text = ", ".join(f"{count} {state}" for state, count in away.items() if count)
     if held.status == "True" and text:
         return Cell(text, _WARNING)
+    if status.oversubscription is not None and held.status == "True":
+        return held_while_oversubscribed(held.reason, status.oversubscription)
     return Cell(held.reason, "" if held.status == "True" else _WARNING)
 
 
@@ -267,7 +270,7 @@ def _fields(domain: DomainView, now_s: float) -> Iterator[tuple[str, str | Cell]
     if status.largest_in_force_watts is not None:
         yield "Largest", f"{total_watts(status.largest_in_force_watts)} since it was first within this limit"
     if status.oversubscription is not None:
-        yield "Oversubscribed", _oversubscribed(status.oversubscription)
+        yield "Oversubscribed", raise_state(status.oversubscription)
     if status.unconfirmed_nodes is not None:
         away = (status.unconfirmed_nodes, status.refused_nodes or 0, status.silent_nodes or 0)
         yield "Answers", "{} unconfirmed, {} refused, {} silent".format(*away)

@@ -1,4 +1,4 @@
-"""Power domains as they are shown, and the order of their tree. An object that cannot be read is shown by its name."""
+"""Power domains as they are shown. An object that cannot be read is shown by its name."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,8 +11,10 @@ from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_api.wire.metadata import WireConditions, WireObject
 from joulie_cli.views import Raw, decode_name
+from joulie_core.tree_order import tree_order
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 _Watts = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
@@ -55,8 +57,15 @@ class OversubscriptionView(msgspec.Struct, rename="camel"):
     raised: bool
     permitted_watts: _Watts
     fallback_watts: _Watts | None = None
-    breaker_damage_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
+    breaker_damage_percent: _Percent = 100.0
+    #: Part of it that is assumed of a time that was not seen.
+    assumed_damage_percent: _Percent = 0.0
     reason: str = ""
+
+    @property
+    def counted_damage_percent(self) -> float:
+        """Part of the damage that was counted."""
+        return max(self.breaker_damage_percent - self.assumed_damage_percent, 0.0)
 
 
 class LoweredView(msgspec.Struct, rename="camel"):
@@ -220,24 +229,7 @@ def names_below(name: str, domains: Iterable[DomainView]) -> set[str]:
     return found
 
 
-def tree_order(domains: Iterable[DomainView]) -> list[tuple[int, DomainView]]:
-    """Return the domains with their depth, parents first; those of a cycle or without their parent as roots."""
-    listed = sorted(domains, key=lambda each: each.name)
-    names = {each.name for each in listed}
-    below: dict[str, list[DomainView]] = defaultdict(list)
-    for each in listed:
-        if each.parent is not None:
-            below[each.parent].append(each)
-    ordered: list[tuple[int, DomainView]] = []
-    shown: set[str] = set()
-    roots = [each for each in listed if each.parent not in names]
-    # Those that no root leads to are in a cycle, or below one.
-    for root in [*roots, *listed]:
-        waiting = [(0, root)]
-        while waiting:
-            depth, each = waiting.pop()
-            if each.name not in shown:
-                shown.add(each.name)
-                ordered.append((depth, each))
-                waiting += [(depth + 1, child) for child in reversed(below[each.name])]
-    return ordered
+def in_tree_order(domains: Iterable[DomainView]) -> list[tuple[int, DomainView]]:
+    """Return the domains with their depth, in the order of `joulie_core.tree_order`."""
+    named = {each.name: each for each in domains}
+    return [(depth, named[name]) for name, depth in tree_order({each.name: each.parent for each in named.values()})]

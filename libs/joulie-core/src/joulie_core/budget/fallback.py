@@ -2,7 +2,7 @@
 
 Guarantees that the fallbacks of nodes add up to no more than the usable power of every domain, whatever their limits
 are, as long as these add up to no more than the raised one; unless the lowest limits of the hardware are above it. No
-fallback is above the limit of its node, or below the lowest limit of its hardware.
+fallback is above the limit of its node, or below its floor where the limit is not, as far as floors fit.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from joulie_core.budget.floors import floors_of
 from joulie_core.budget.ledger import BudgetNode, current_ask, current_report, held_mw
 from joulie_core.budget.tree import BudgetDomain, BudgetTree
 from joulie_core.names import NodeName
@@ -22,7 +23,7 @@ def permitted_mw(domain: BudgetDomain) -> int:
 
 def raised_tree(tree: BudgetTree) -> BudgetTree:
     """Return the tree with the limits that are permitted while what is drawn is measured."""
-    return replace(tree, domains=tuple(replace(each, limit_mw=permitted_mw(each)) for each in tree.domains))
+    return replace(tree, domains=tuple(_raised(each) for each in tree.domains))
 
 
 def is_limitable(node: BudgetNode) -> bool:
@@ -43,17 +44,30 @@ def lowest_mw(node: BudgetNode) -> int | None:
     return min(node.min_mw, node.max_mw)
 
 
-def fallback_shares(tree: BudgetTree, lowest: Mapping[NodeName, int]) -> dict[int, Fraction]:
-    """Return the part of a limit above the lowest one that a node falls back to, by the index of its domain.
+def fallback_floors(tree: BudgetTree, nodes: Mapping[NodeName, BudgetNode]) -> dict[NodeName, int]:
+    """Return what each node of a tree keeps of its limit when it falls back, in milliwatts.
+
+    Its floor, or where floors do not fit, the lowest limit that it holds for sure; 0 where that is not known.
+    """
+    ranges = {}
+    for name in tree.leaf_of:
+        node = nodes[name]
+        lowest = lowest_mw(node) or 0
+        ranges[name] = lowest, max(node.max_mw or 0, lowest) if is_limitable(node) else lowest
+    return floors_of(tree, ranges)[0]
+
+
+def fallback_shares(tree: BudgetTree, floors: Mapping[NodeName, int]) -> dict[int, Fraction]:
+    """Return the part of a limit above its floor that a node falls back to, by the index of its domain.
 
     Domains that are not oversubscribed, and below no such domain, have none: their nodes do not fall back.
 
     Args:
         tree: with the limits that breakers carry for long.
-        lowest: of each node the limit that it holds for sure, in milliwatts.
+        floors: of each node what it keeps of its limit, in milliwatts.
     """
     shares: dict[int, Fraction] = {}
-    for index, (domain, total) in enumerate(zip(tree.domains, tree.sums(lowest), strict=True)):
+    for index, (domain, total) in enumerate(zip(tree.domains, tree.sums(floors), strict=True)):
         found = [shares[above] for above in (tree.parents[index],) if above in shares]
         if domain.rating is not None:
             found.append(_share(domain, total))
@@ -62,15 +76,20 @@ def fallback_shares(tree: BudgetTree, lowest: Mapping[NodeName, int]) -> dict[in
     return shares
 
 
-def fallback_mw(limit_mw: int, lowest: int, share: Fraction) -> int:
+def fallback_mw(limit_mw: int, floor_mw: int, share: Fraction) -> int:
     """Return what a node with a limit falls back to, rounded down."""
-    if limit_mw <= lowest:
+    if limit_mw <= floor_mw:
         return limit_mw
-    return lowest + (limit_mw - lowest) * share.numerator // share.denominator
+    return floor_mw + (limit_mw - floor_mw) * share.numerator // share.denominator
 
 
-def _share(domain: BudgetDomain, lowest: int) -> Fraction:
+def _raised(domain: BudgetDomain) -> BudgetDomain:
+    permitted = permitted_mw(domain)
+    return replace(domain, limit_mw=permitted, raised_mw=permitted - domain.limit_mw)
+
+
+def _share(domain: BudgetDomain, floors_mw: int) -> Fraction:
     raised = permitted_mw(domain) - domain.withheld_mw
-    if raised <= lowest:
+    if raised <= floors_mw:
         return Fraction(0)
-    return min(max(Fraction(domain.usable_mw - lowest, raised - lowest), Fraction(0)), Fraction(1))
+    return min(max(Fraction(domain.usable_mw - floors_mw, raised - floors_mw), Fraction(0)), Fraction(1))

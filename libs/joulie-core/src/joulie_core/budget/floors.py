@@ -1,7 +1,8 @@
 """Floors of nodes: the share that is never taken, as far as floors fit into the limits.
 
-Guarantees that the floors of a tree fit into every limit, unless the lowest limits of the hardware do not: floors that
-do not fit are refused by the name of the domain, and those lowest limits count below it.
+Guarantees that the floors of a tree fit into what every breaker carries for long, unless the lowest limits of the
+hardware do not: floors that do not fit are refused by the name of the domain, and those lowest limits count below it.
+Whether limits are raised changes no floor.
 """
 
 import math
@@ -54,8 +55,8 @@ def _refused(
     refused = [False] * len(sums)
     for index in range(len(sums) - 1, -1, -1):
         domain = tree.domains[index]
-        if sums[index] > domain.usable_mw and sums[index] > minima[index]:
-            message = f"floors of {sums[index] / MW_PER_WATT:g} W do not fit into {domain.usable_mw / MW_PER_WATT:g} W"
+        if sums[index] > domain.lasting_mw and sums[index] > minima[index]:
+            message = f"floors of {sums[index] / MW_PER_WATT:g} W do not fit into {domain.lasting_mw / MW_PER_WATT:g} W"
             problems.append(DomainProblem(domain.name, BudgetProblem.FLOORS_DO_NOT_FIT, message))
             refused[index] = True
             sums[index] = minima[index]

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from joulie_core.budget.breaker_states import BreakerDamage, BreakerStates
-from joulie_core.budget.fallback import fallback_mw, fallback_shares, is_limitable, lowest_mw, permitted_mw
+from joulie_core.budget.fallback import fallback_floors, fallback_mw, fallback_shares, is_limitable, permitted_mw
 from joulie_core.budget.ledger import BudgetNode, current_ask
 from joulie_core.budget.samples import NodeSamples, ReportedSample, SampleTimes
 from joulie_core.budget.tree import BudgetDomain, BudgetTree
@@ -77,7 +77,8 @@ class TreeRaise:
     subjects: tuple[str, ...]
     #: By the index of the domain that selects nodes; empty where there are too many nodes.
     shares: Mapping[int, Fraction]
-    lowest_mw: Mapping[NodeName, int]
+    #: What each node keeps of its limit when it falls back.
+    floors_mw: Mapping[NodeName, int]
     #: By the name of the domain.
     damage: Mapping[str, BreakerDamage]
 
@@ -89,7 +90,7 @@ class TreeRaise:
     def fallback_mw(self, tree: BudgetTree, name: NodeName, limit_mw: int | None) -> int | None:
         """Return what a node with a limit falls back to; None where it does not."""
         share = self.shares.get(tree.leaf_of[name])
-        return None if share is None or limit_mw is None else fallback_mw(limit_mw, self.lowest_mw[name], share)
+        return None if share is None or limit_mw is None else fallback_mw(limit_mw, self.floors_mw[name], share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class _Look:
     now_s: float
     #: Nodes below oversubscribed domains.
     falling: frozenset[NodeName]
-    lowest_mw: Mapping[NodeName, int]
+    floors_mw: Mapping[NodeName, int]
     #: An event lowers a limit of the tree.
     lowered: bool
     #: Nodes would fall back to more than they may.
@@ -117,6 +118,7 @@ class TreeOversubscription:
         self._breakers = BreakerStates()
         self._samples = NodeSamples()
         self._shares: dict[int, Fraction] = {}
+        self._floors: dict[NodeName, int] = {}
         #: The share by which the agent of a node falls back, with the renewal from which on it does.
         self._seen: dict[NodeName, tuple[Fraction, int]] = {}
 
@@ -142,12 +144,15 @@ class TreeOversubscription:
         if len(falling) > MOST_NODES:
             self._withdraw(now_s)
             return TreeRaise(RaiseState.TOO_MANY_NODES, times, (), {}, {}, damage)
-        lowest = {name: lowest_mw(nodes[name].node) or 0 for name in tree.leaf_of}
-        shares = fallback_shares(tree, lowest)
-        drops = self._raised and not _are_within(self._shares, shares)
+        floors = fallback_floors(tree, {name: each.node for name, each in nodes.items()})
+        shares = fallback_shares(tree, floors)
+        # A floor that grows while another shrinks leaves the share as it was.
+        grows = any(floor > self._floors.get(name, floor) for name, floor in floors.items())
+        drops = self._raised and (grows or not _are_within(self._shares, shares))
+        self._floors = floors
         if drops or not self._raised:
             self._shares = shares
-        look = _Look(tree, nodes, now_s, falling, lowest, lowered, drops)
+        look = _Look(tree, nodes, now_s, falling, floors, lowered, drops)
         self._take_seen(look)
         state, subjects = next(self._hindrances(look), (RaiseState.RAISED, ()))
         if state is RaiseState.RAISED:
@@ -155,7 +160,7 @@ class TreeOversubscription:
         else:
             self._withdraw(now_s)
             self._shares = shares
-        return TreeRaise(state, times, subjects, dict(self._shares), lowest, damage)
+        return TreeRaise(state, times, subjects, dict(self._shares), floors, damage)
 
     def _withdraw(self, now_s: float) -> None:
         if self._raised:
@@ -169,7 +174,7 @@ class TreeOversubscription:
             ask = current_ask(node.node)
             if ask is None or ask.limit_mw is None or node.fallback_mw is None:
                 continue
-            if node.fallback_mw <= fallback_mw(ask.limit_mw, look.lowest_mw[name], share):
+            if node.fallback_mw <= fallback_mw(ask.limit_mw, look.floors_mw[name], share):
                 before = self._seen.get(name)
                 kept[name] = before if before is not None and before[0] == share else (share, node.renewal)
         self._seen = kept
@@ -186,7 +191,7 @@ class TreeOversubscription:
         if look.lowered:
             yield RaiseState.EVENT, ()
         yield from _named(RaiseState.POWER_UNKNOWN, (name for name, each in breakers.items() if each.load is None))
-        sums = tree.sums(look.lowest_mw)
+        sums = tree.sums(look.floors_mw)
         short = (each.name for each, total in zip(tree.domains, sums, strict=True) if total > each.usable_mw)
         yield from _named(RaiseState.SHORTFALL, short)
         ends_s = max(each.rating.ends_s for each in breakers.values())

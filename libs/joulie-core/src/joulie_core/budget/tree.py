@@ -40,6 +40,8 @@ class BudgetDomain:
     rest_known: bool = True
     #: Of its breaker, which may carry more than the limit for a time; None: the domain is not oversubscribed.
     rating: BreakerRating | None = None
+    #: Part of the limit that the breaker carries for a time alone.
+    raised_mw: int = 0
 
     @property
     def withheld_mw(self) -> int:
@@ -50,6 +52,11 @@ class BudgetDomain:
     def usable_mw(self) -> int:
         """Power that nodes may get for their CPU packages and GPUs; below 0 where other power exceeds the limit."""
         return self.limit_mw - self.withheld_mw
+
+    @property
+    def lasting_mw(self) -> int:
+        """Part of `usable_mw` that the breaker carries for long."""
+        return self.usable_mw - self.raised_mw
 
 
 class BudgetProblem(StrEnum):

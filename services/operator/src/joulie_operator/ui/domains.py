@@ -1,13 +1,13 @@
 """Power domains of the page, in the order of their trees. Pure functions; only the leader knows what is in them."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
 from joulie_core.kinds import ConditionStatus, PowerDomainSpec, PowerDomainStatus
-from joulie_core.kinds.power_domain import DrawnPower
+from joulie_core.kinds.power_domain import DrawnPower, OversubscriptionStatus
+from joulie_core.tree_order import tree_order
 
 #: Domains that are shown; the others are counted.
 MOST_DOMAINS: Final = 200
@@ -24,6 +24,19 @@ class SeenDomain(Protocol):
     @property
     def status(self) -> PowerDomainStatus:
         """Status by the controller."""
+
+
+class RaisedBar(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """State of an oversubscribed domain."""
+
+    raised: bool
+    #: What limits may add up to while draws are measured, with the reserve.
+    permitted_watts: int
+    #: None where it is not known.
+    fallback_watts: int | None
+    #: Damage of the breaker by what was counted, in percent of what trips it.
+    counted_percent: int
+    reason: str
 
 
 class DomainBar(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -45,6 +58,8 @@ class DomainBar(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     allocated_watts: int | None
     #: Why it cannot be used, or is not held; empty where neither is so.
     problem: str
+    #: None where the domain is not oversubscribed.
+    oversubscribed: RaisedBar | None = None
 
 
 class DomainBars(msgspec.Struct, frozen=True, gc=False):
@@ -56,23 +71,9 @@ class DomainBars(msgspec.Struct, frozen=True, gc=False):
 
 def bars_of(states: Mapping[str, SeenDomain]) -> DomainBars:
     """Return the domains, each below the one that supplies it."""
-    bars = tuple(_bar(name, depth, states[name]) for name, depth in _ordered(states)[:MOST_DOMAINS])
+    ordered = tree_order({name: each.spec.parent if each.spec is not None else None for name, each in states.items()})
+    bars = tuple(_bar(name, depth, states[name]) for name, depth in ordered[:MOST_DOMAINS])
     return DomainBars(bars, len(states) - len(bars))
-
-
-def _ordered(states: Mapping[str, SeenDomain]) -> list[tuple[str, int]]:
-    """Return the names in order, and the number of domains above each; those of a cycle stand at the end."""
-    below: dict[str, list[str]] = defaultdict(list)
-    for name, each in states.items():
-        parent = each.spec.parent if each.spec is not None else None
-        below[parent if parent is not None and parent in states else ""].append(name)
-    ordered: dict[str, int] = {}
-    waiting = [(name, 0) for name in sorted(below[""], reverse=True)]
-    while waiting:
-        name, depth = waiting.pop()
-        ordered[name] = depth
-        waiting += [(child, depth + 1) for child in sorted(below[name], reverse=True)]
-    return [*ordered.items(), *((name, 0) for name in sorted(states.keys() - ordered.keys()))]
 
 
 def _bar(name: str, depth: int, state: SeenDomain) -> DomainBar:
@@ -90,6 +91,17 @@ def _bar(name: str, depth: int, state: SeenDomain) -> DomainBar:
         in_force_watts=_whole(status.in_force_watts),
         allocated_watts=_whole(status.allocated_watts),
         problem=next(_problems(status), ""),
+        oversubscribed=None if status.oversubscription is None else _raised(status.oversubscription),
+    )
+
+
+def _raised(found: OversubscriptionStatus) -> RaisedBar:
+    return RaisedBar(
+        raised=found.raised,
+        permitted_watts=round(found.permitted_watts),
+        fallback_watts=_whole(found.fallback_watts),
+        counted_percent=round(found.breaker_damage_percent - found.assumed_damage_percent),
+        reason=found.reason,
     )
 
 

@@ -9,24 +9,34 @@ function cell(tag, text) {
   return made;
 }
 
+// Limits above an oversubscribed domain's own are none of a fault while its condition says that it is held.
+function isRaised({ inForceWatts, usableWatts, oversubscribed, problem }) {
+  return oversubscribed !== null && problem === "" && inForceWatts > (usableWatts ?? 0);
+}
+
 // A bar whose whole width is the limit, or what is most of the domain where that is more.
 function picture(domain) {
   const bar = document.createElement("div");
   bar.className = "bar";
   bar.setAttribute("aria-hidden", "true");
-  const { limitWatts, usableWatts, drawnWatts, inForceWatts, allocatedWatts } = domain;
-  const whole = Math.max(limitWatts ?? 0, drawnWatts ?? 0, inForceWatts ?? 0, allocatedWatts ?? 0);
+  const { limitWatts, usableWatts, drawnWatts, inForceWatts, allocatedWatts, oversubscribed } = domain;
+  const permitted = oversubscribed?.permittedWatts ?? 0;
+  const whole = Math.max(limitWatts ?? 0, drawnWatts ?? 0, inForceWatts ?? 0, allocatedWatts ?? 0, permitted);
   const part = (name, value) => {
     const made = document.createElement("span");
     made.className = name;
     made.style.width = `${whole > 0 ? (100 * value) / whole : 0}%`;
     bar.append(made);
   };
-  if (inForceWatts !== null) part(inForceWatts > (usableWatts ?? 0) ? "in-force above" : "in-force", inForceWatts);
+  if (isRaised(domain)) {
+    part("in-force raised", inForceWatts);
+    part("in-force", usableWatts);
+  } else if (inForceWatts !== null) part(inForceWatts > (usableWatts ?? 0) ? "in-force above" : "in-force", inForceWatts);
   if (drawnWatts === null) bar.classList.add("not-known");
   else part("drawn", drawnWatts);
   if (allocatedWatts !== null) part("allocated", allocatedWatts);
   if (usableWatts !== null) part("usable", usableWatts);
+  if (oversubscribed !== null) part("permitted", permitted);
   return bar;
 }
 
@@ -36,14 +46,22 @@ function drawn({ drawnWatts, undrawnNodes }) {
   return undrawnNodes > 0 ? `${watts(drawnWatts)}, ${counted(undrawnNodes, "node")} unknown` : watts(drawnWatts);
 }
 
+// The state of a domain in which nothing is wrong.
+function held({ enforced, oversubscribed }) {
+  if (!enforced) return "observed: nothing is lowered";
+  if (oversubscribed === null) return "held";
+  const { raised, permittedWatts, fallbackWatts, countedPercent, reason } = oversubscribed;
+  const limits = raised ? `limits raised up to ${watts(permittedWatts)}` : `limits not raised: ${reason}`;
+  return `held; ${limits}; nodes fall back to ${watts(fallbackWatts)}; ${countedPercent}% of what trips the breaker`;
+}
+
 function rowOf(domain) {
   const row = document.createElement("tr");
   const name = cell("th", domain.name);
   name.style.paddingLeft = `${Math.min(domain.depth, 8)}rem`;
   const shape = document.createElement("td");
   shape.append(picture(domain));
-  const state = domain.problem || (domain.enforced ? "held" : "observed: nothing is lowered");
-  const told = cell("td", state);
+  const told = cell("td", domain.problem || held(domain));
   told.className = domain.problem ? "state problem" : "state";
   row.append(
     name, shape, cell("td", drawn(domain)), cell("td", watts(domain.inForceWatts)),
