@@ -1,7 +1,7 @@
 """Texts in settings that only another system would reject: label selectors, node names, URLs; and URLs without secrets.
 
 Guarantees that what is accepted is well-formed. Whether a node or a server of that name exists is not checked.
-Source: Kubernetes, "Labels and Selectors" and "Object Names and IDs" (RFC 1123 subdomains).
+Source: Kubernetes, "Object Names and IDs" (RFC 1123 subdomains).
 """
 
 import re
@@ -12,18 +12,10 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import AfterValidator
 
 from joulie_api.setting_values import Unit
+from joulie_core.label_selector import parse_label_selector
 
 _LONGEST_NAME: Final = 253
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_KEY: Final = rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
-_VALUE: Final = rf"\s*(?:{_LABEL_NAME})?\s*"
-_REQUIREMENT: Final = re.compile(
-    rf"\s*(?:!\s*{_KEY}|{_KEY}|{_KEY}\s*(?:==|=|!=){_VALUE}|{_KEY}\s*[<>]\s*-?\d+"
-    rf"|{_KEY}\s+(?:in|notin)\s*\({_VALUE}(?:,{_VALUE})*\))\s*"
-)
-#: A comma outside parentheses; an unclosed parenthesis leaves a part that no requirement matches.
-_SEPARATOR: Final = re.compile(r",(?![^(]*\))")
 _HIDDEN: Final = "***"
 #: User and password of a URL, and what may follow a scheme.
 _USERINFO: Final = re.compile(r"(?<=//)[^/?#@\s]*@")
@@ -35,9 +27,7 @@ def check_label_selector(text: str) -> str:
     Raises:
         ValueError: it does not follow the grammar of Kubernetes.
     """
-    for part in _SEPARATOR.split(text) if text.strip() else ():
-        if _REQUIREMENT.fullmatch(part) is None:
-            raise ValueError(f"{part.strip()!r} is no requirement of a label selector")
+    parse_label_selector(text)
     return text
 
 

@@ -4,6 +4,7 @@ A view made of values: the Kubernetes client and the extender decode into it, th
 estimator take it. Quantities stay as they are written; `joulie_core.quantity` reads them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,13 +49,22 @@ class Requirement:
 
     def _compares(self, value: str | None) -> bool:
         # Integers are compared, and anything else does not match.
-        try:
-            number, bound = int(value or ""), int(self.values[0])
-        except (ValueError, IndexError):
+        number, bound = _integer(value or ""), _integer(self.values[0] if self.values else "")
+        if number is None or bound is None:
             return False
         return number > bound if self.operator is SelectorOperator.GT else number < bound
 
 
+def _integer(text: str) -> int | None:
+    """Return a whole number of 64 bits, as Kubernetes reads one; None for any other text."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+#: 64 bits have 19 digits; more are zeros in front, or too large.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
 #: The only field of a Node that Kubernetes knows in a node selector term.
 NAME_FIELD: Final = "metadata.name"
 

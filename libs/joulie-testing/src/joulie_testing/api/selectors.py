@@ -4,49 +4,27 @@ Source: Kubernetes documentation, "Labels and Selectors" and "Field Selectors". 
 `ServedKind.selectable`, names and namespaces; any other is refused with 400, as by a real server.
 """
 
-import re
 from collections.abc import Callable, Mapping
 
+from joulie_core.label_selector import parse_label_selector, selects
 from joulie_testing.api.kinds import ServedKind
 from joulie_testing.api.status import StatusError
 from joulie_testing.api.storage import Match, Stored
 
 LabelTest = Callable[[Mapping[str, str]], bool]
 
-_SET_TERM = re.compile(r"^(?P<key>\S+)\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)$")
-_SPLIT = re.compile(r",(?![^()]*\))")
 
-
-def parse_labels(selector: str) -> LabelTest:
-    """Return a test of labels for `a=b`, `a!=b`, `a in (x,y)`, `a notin (x)`, `a`, `!a`, joined by commas.
+def parse_labels(text: str) -> LabelTest:
+    """Return a test of labels.
 
     Raises:
-        StatusError: 400, for any other term.
+        StatusError: 400, for what is no label selector.
     """
-    tests = [_label_term(term.strip()) for term in _SPLIT.split(selector) if term.strip()]
-    return lambda labels: all(test(labels) for test in tests)
-
-
-def _label_term(term: str) -> LabelTest:
-    if found := _SET_TERM.match(term):
-        key = found["key"]
-        values = frozenset(value.strip() for value in found["values"].split(","))
-        if found["op"] == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
-    if "!=" in term:
-        key, _, value = (part.strip() for part in term.partition("!="))
-        return lambda labels: labels.get(key) != value
-    if "=" in term:
-        key, _, value = term.partition("=")
-        key, value = key.strip(), value.removeprefix("=").strip()
-        return lambda labels: labels.get(key) == value
-    if not re.fullmatch(r"!?\s*[A-Za-z0-9][A-Za-z0-9./_-]*", term):
-        raise StatusError(400, f"unable to parse requirement: {term!r}")
-    if term.startswith("!"):
-        key = term[1:].strip()
-        return lambda labels: key not in labels
-    return lambda labels: term in labels
+    try:
+        requirements = parse_label_selector(text)
+    except ValueError as error:
+        raise StatusError(400, f"unable to parse requirement: {error}") from error
+    return lambda labels: selects(requirements, labels)
 
 
 def parse_fields(selector: str, kind: ServedKind) -> Match:
