@@ -1,7 +1,9 @@
 """When the report about a node is worth a write."""
 
 from joulie_agent.report import HEARTBEAT_S, POWER_HOLD_S, compose
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import (
+    ControlPlace,
     ControlReport,
     ControlReports,
     PowerReading,
@@ -23,7 +25,7 @@ def at(seconds):
     return f"2026-01-01T00:{int(seconds) // 60:02}:{seconds % 60:06.3f}Z"
 
 
-def next_status(*, last=LAST, cpu=None, gpu=None, cpu_watts=300.0, gpu_watts=900.0, after_s=20.0):
+def next_status(*, last=LAST, cpu=None, gpu=None, cpu_watts=300.0, gpu_watts=900.0, after_s=20.0, **more):
     bare = {"updated_at": None}
     return compose(
         last=last,
@@ -32,6 +34,7 @@ def next_status(*, last=LAST, cpu=None, gpu=None, cpu_watts=300.0, gpu_watts=900
         cpu_watts=cpu_watts,
         gpu_watts=gpu_watts,
         now_s=epoch_seconds(at(after_s)),
+        **more,
     )
 
 
@@ -88,3 +91,27 @@ def test_zero_watts_is_a_reading():
 def test_a_time_that_cannot_be_read_counts_as_long_ago():
     last = LAST.model_copy(update={"power": PowerReading(cpu_watts=300, gpu_watts=900, updated_at="yesterday")})
     assert next_status(last=last).power.updated_at == at(20)
+
+
+def test_other_watts_are_postponed_and_no_longer():
+    lowered = CPU.model_copy(update={"requested_watts": 120, "enforced_watts": 120, "message": "by the budget"})
+    moved = {"cpu": lowered, "cpu_watts": 250, "after_s": HEARTBEAT_S - 1}
+    assert next_status(**moved, postponed=True) == LAST
+    status = next_status(**moved)
+    assert (status.control.cpu.enforced_watts, status.power.cpu_watts) == (120, 250)
+
+
+def test_a_postponed_report_still_tells_what_a_restart_or_a_condition_needs():
+    for change in (
+        {"result": ControlResult.ERROR, "reason": "Timeout"},
+        {"backend": "http-dvfs"},
+        {"throttle_pct": 20.0},
+        {"places": (ControlPlace(type="host", cap="in-force"),)},
+    ):
+        told = next_status(cpu=CPU.model_copy(update=change), postponed=True).control.cpu
+        assert {key: getattr(told, key) for key in change} == change
+
+
+def test_a_postponed_report_dates_power_once_in_a_heartbeat_as_any():
+    status = next_status(cpu_watts=250, after_s=HEARTBEAT_S, postponed=True)
+    assert status.power == PowerReading(cpu_watts=250, gpu_watts=900, updated_at=at(HEARTBEAT_S))

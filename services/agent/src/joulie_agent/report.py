@@ -2,7 +2,8 @@
 
 A steady node costs one write per `HEARTBEAT_S`, which keeps the time of the power reading fresh. A changed result,
 reason, place or cap is written at once, power that moved by more than `POWER_STEP` at the next tick, and a new message
-for the same reason once per heartbeat. Without a reading the last one stays, with its time, until it is older than
+for the same reason once per heartbeat. Caps that follow a power budget, and power under them, may be postponed
+(`joulie_agent.budgets.report_delay`). Without a reading the last one stays, with its time, until it is older than
 `POWER_HOLD_S`; then it is removed. It is never zero by default.
 """
 
@@ -42,6 +43,7 @@ def compose(
     energy: Mapping[MeteredDevice, EnergyTotals] | None = None,
     energy_since_s: float = 0.0,
     limits: Mapping[str, ClassLimitReport] = MappingProxyType({}),
+    postponed: bool = False,
 ) -> TelemetryProfileStatus:
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
@@ -57,13 +59,17 @@ def compose(
         energy: energy of the node; None where it is not added up.
         energy_since_s: wall time of the start of these sums, seconds since the epoch.
         limits: the limit that each GPU would have by the class of its holders, by UUID.
+        postponed: other watts, and other words for them, are worth no write yet.
     """
     old = last.control or ControlReports()
-    power = _power(last.power, cpu_watts, gpu_watts, now_s)
+    power = _power(last.power, cpu_watts, gpu_watts, now_s, postponed=postponed)
     # The power of each GPU is as old as that of the node: it alone is worth no write.
     before = last.devices if power == last.power else None
     return TelemetryProfileStatus(
-        control=ControlReports(cpu=_control(old.cpu, cpu, now_s), gpu=_control(old.gpu, gpu, now_s)),
+        control=ControlReports(
+            cpu=_control(old.cpu, cpu, now_s, postponed=postponed),
+            gpu=_control(old.gpu, gpu, now_s, postponed=postponed),
+        ),
         power=power,
         devices=None if held is None else device_reports(held, watts_of, before or (), limits),
         energy=None if energy is None else _energy(last, energy, energy_since_s, now_s, fresh=power != last.power),
@@ -86,27 +92,32 @@ def _energy(
     return energy_report(energy, since_s, now_s)
 
 
-def _control(old: ControlReport | None, new: ControlReport, now_s: float) -> ControlReport:
-    if (
-        old is not None
-        and _alike(old, new)
-        and (old.message == new.message or age_seconds(old.updated_at, now_s) < HEARTBEAT_S)
-    ):
+def _control(old: ControlReport | None, new: ControlReport, now_s: float, *, postponed: bool) -> ControlReport:
+    if old is not None and _same_result(old, new) and (postponed or _same_cap(old, new, now_s)):
         return old
     return new.model_copy(update={"updated_at": rfc3339(now_s)})
 
 
-def _alike(old: ControlReport, new: ControlReport) -> bool:
+def _same_result(old: ControlReport, new: ControlReport) -> bool:
+    """Return whether all is the same that a restarted agent needs, or that decides a condition."""
+    return (old.backend, old.result, old.reason, old.places) == (
+        new.backend,
+        new.result,
+        new.reason,
+        new.places,
+    ) and _close(old.throttle_pct, new.throttle_pct, CAP_STEP)
+
+
+def _same_cap(old: ControlReport, new: ControlReport, now_s: float) -> bool:
     return (
-        (old.backend, old.result, old.reason, old.places) == (new.backend, new.result, new.reason, new.places)
-        and _close(old.requested_watts, new.requested_watts, CAP_STEP)
+        _close(old.requested_watts, new.requested_watts, CAP_STEP)
         and _close(old.enforced_watts, new.enforced_watts, CAP_STEP)
-        and _close(old.throttle_pct, new.throttle_pct, CAP_STEP)
+        and (old.message == new.message or age_seconds(old.updated_at, now_s) < HEARTBEAT_S)
     )
 
 
 def _power(
-    old: PowerReading | None, cpu_watts: float | None, gpu_watts: float | None, now_s: float
+    old: PowerReading | None, cpu_watts: float | None, gpu_watts: float | None, now_s: float, *, postponed: bool
 ) -> PowerReading | None:
     age_s = age_seconds(old.updated_at if old else None, now_s)
     if cpu_watts is None and gpu_watts is None:
@@ -114,8 +125,9 @@ def _power(
     if (
         old is not None
         and age_s < HEARTBEAT_S
-        and _close(old.cpu_watts, cpu_watts, POWER_STEP)
-        and _close(old.gpu_watts, gpu_watts, POWER_STEP)
+        and (
+            postponed or (_close(old.cpu_watts, cpu_watts, POWER_STEP) and _close(old.gpu_watts, gpu_watts, POWER_STEP))
+        )
     ):
         return old
     rounded = (None if watts is None else round(watts, 2) for watts in (cpu_watts, gpu_watts))

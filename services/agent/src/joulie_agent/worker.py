@@ -18,6 +18,7 @@ import structlog
 
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.budgets.follow import BudgetFollower, BudgetSources
+from joulie_agent.budgets.report_delay import ReportDelay
 from joulie_agent.class_limits.enforcement import ClassLimitEnforcement
 from joulie_agent.class_limits.report import limit_reports
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowState
@@ -104,6 +105,7 @@ class NodeWorker:
         self._told_power_s = -math.inf
         budgets = BudgetSources(deps.informers.budget, deps.publisher.budget, deps.wall_time)
         self._budget = BudgetFollower(node.name, budgets, self._log)
+        self._report_delay = ReportDelay()
         self._control = NodeControl(
             node,
             last,
@@ -157,7 +159,8 @@ class NodeWorker:
             self._woken.clear()
             if await self._guarded_pass(started):
                 return
-            await self._rest(self._budget.due_s(started + self._deps.interval_s * spread, loop.time()))
+            next_s = self._report_delay.next_pass_s(started + self._deps.interval_s * spread, started)
+            await self._rest(self._budget.due_s(next_s, loop.time()))
             spread = 1.0
 
     async def _rest(self, due: float) -> None:
@@ -205,6 +208,7 @@ class NodeWorker:
             cpu_watts=reading.power_watts if reading else None,
             gpu_watts=gpu_reading.power_watts if gpu_reading else None,
             watts_of={each.gpu: each.power_watts for each in gpu_reading.gpus} if gpu_reading else {},
+            postponed=self._report_delay.postpones(inputs.limit, now),
         )
         return False
 
@@ -298,6 +302,7 @@ class NodeWorker:
         cpu_watts: float | None,
         gpu_watts: float | None,
         watts_of: Mapping[str, float | None] = MappingProxyType({}),
+        postponed: bool = False,
     ) -> None:
         assert reports.cpu is not None
         assert reports.gpu is not None
@@ -321,6 +326,7 @@ class NodeWorker:
             )
             if self.view.shadow
             else {},
+            postponed=postponed,
         )
         await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control
