@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from joulie_actuator import subsystems
+from joulie_actuator.executor import RETRY_S
 from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.sysfs import OsCalls
 from joulie_actuator.hardware.watch import CALL_S, Watch
@@ -179,8 +180,9 @@ def test_a_journal_that_blocks_stops_caps_and_not_restores(bench, calls, clock, 
     assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_JOURNAL)
     assert bench.limits_watts == [90, 90]
     clock.now += 60
-    assert bench.executor.check() is None
+    assert bench.executor.check() == RETRY_S
     assert bench.limits_watts == [150, 150]
+    assert bench.journal, "the next process restores once more"
     calls.release()
 
 

@@ -6,6 +6,9 @@ then every 15 s until nothing is left. A request that sets something renews its 
 Each client holds a lease of its own: what one of them holds stays when that of another expires. A subsystem whose
 journal cannot be used can be read and not written.
 
+A request that has ended a limit may be answered before the journal has it. The lease thread records it at once, and
+again every 15 s while that fails; the record of any later change contains it.
+
 Each subsystem has its own executor, so that a driver which hangs in one holds up nothing in the other. A file that
 blocks holds up its own subsystem for a few seconds, and fails from then on until the call returns: see
 `joulie_actuator.hardware.watch`.
@@ -84,6 +87,9 @@ class SubsystemExecutor:
         self._failed: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._reported: dict[str, str] = {}
+        #: When the journal is tried again, and why it could not be written.
+        self._record_at = _NEVER
+        self._unrecorded_for: str | None = None
         self._lease_thread: threading.Thread | None = None
         #: When the lease thread is expected to run: when it wakes, or when it began its current work.
         self._expected_at = _NEVER
@@ -128,7 +134,7 @@ class SubsystemExecutor:
                 self._lock.notify_all()
 
     def check(self) -> float | None:
-        """Restore what is due; return the seconds until something may be due again, None where nothing is managed."""
+        """Restore and record what is due; return the seconds until something may be due again, None for never."""
         with self._lock:
             self._started = True
             self._end_expired()
@@ -139,10 +145,10 @@ class SubsystemExecutor:
                 now = self.clock()
                 self._failed = self._due()
                 self._retry_at = now + RETRY_S
-            if not self._managed():
-                return None
-            wake_at = [*(self._leases[kind] for kind in self._live()), *([self._retry_at] if self._due() else [])]
-            return max(0.0, min(wake_at) - now)
+            wake_at = [self._record_at] if self._record() else []
+            if self._managed():
+                wake_at += [*(self._leases[kind] for kind in self._live()), *([self._retry_at] if self._due() else [])]
+            return max(0.0, min(wake_at) - now) if wake_at else None
 
     def stop(self, deadline: float) -> bool:
         """Reject further requests and restore everything.
@@ -159,11 +165,31 @@ class SubsystemExecutor:
                 if not self._managed() or left_s <= 0:
                     break
                 self._lock.wait(min(RETRY_AT_END_S, left_s))
+            self._record_at = _NEVER
+            self._record()
             return not self._managed() and not isinstance(self._handler.writer, HardwareFailure)
 
     def close(self) -> None:
         """End the thread of the subsystem."""
         self._thread.stop()
+
+    def _record(self) -> bool:
+        """Write the journal's file where it may differ from what is managed; return whether it still does.
+
+        The next process would restore what it lists, which has its original already.
+        """
+        writer = self._handler.writer
+        if isinstance(writer, HardwareFailure) or not writer.unrecorded:
+            self._record_at, self._unrecorded_for = _NEVER, None
+            return False
+        if (now := self.clock()) < self._record_at:
+            return True
+        failure = self._thread.run(writer.record)
+        why = None if failure is None else failure.message
+        if why is not None and why != self._unrecorded_for:
+            self._log("journal not written, tried again", level=Level.WARNING, subsystem=self.subsystem, error=why)
+        self._record_at, self._unrecorded_for = _NEVER if why is None else now + RETRY_S, why
+        return why is not None
 
     def _restore_now(self, *, keep_classes: bool) -> Reply:
         if isinstance(self._handler.writer, HardwareFailure):

@@ -125,9 +125,9 @@ def managed_knobs(writer: JournaledWriter, drivers: DriversByUuid) -> dict[str, 
 def release(
     writer: JournaledWriter, drivers: DriversByUuid, requested: frozenset[str] = frozenset()
 ) -> tuple[RestoredKnob, ...]:
-    """Restore every clock but those of the requested keys."""
+    """Restore every clock but those of the requested keys. A container may wait for that, which the journal may not."""
     keys = frozenset(key for key in writer.managed if key.endswith(CLOCK_KEY_END)) - requested
-    return results.restore(writer, keys, managed_knobs(writer, drivers)) if keys else ()
+    return results.restore(writer, keys, managed_knobs(writer, drivers), record_later=True) if keys else ()
 
 
 def limit(

@@ -65,9 +65,13 @@ def _not_possible(failures: Sequence[HardwareFailure]) -> bool:
 
 
 def restore(
-    writer: JournaledWriter, keys: frozenset[str], knobs: Mapping[str, Knob | HardwareFailure]
+    writer: JournaledWriter,
+    keys: frozenset[str],
+    knobs: Mapping[str, Knob | HardwareFailure],
+    *,
+    record_later: bool = False,
 ) -> tuple[RestoredKnob, ...]:
-    """Restore the managed knobs of `keys`, with the knobs that this machine has now.
+    """Restore the managed knobs of `keys`, with the knobs that this machine has now; `record_later` is the writer's.
 
     A managed knob that is not on the machine fails and stays in the journal: an unplugged CPU or a lost GPU may return
     with Joulie's value still in it.
@@ -81,7 +85,7 @@ def restore(
             absent.append(RestoredKnob(key, RestoreOutcome.FAILED, None, knob.reason, knob.message))
         else:
             present.append(knob)
-    return (*writer.restore(present), *absent)
+    return (*writer.restore(present, record_later=record_later), *absent)
 
 
 def failures(knobs: Iterable[RestoredKnob]) -> list[HardwareFailure]:

@@ -240,6 +240,38 @@ def test_a_change_that_fails_leaves_the_entries_as_they_were(tmp_path, monkeypat
         assert set(journal.entries) == {"rapl/0"}
 
 
+def test_what_is_removed_goes_from_the_file_with_the_next_change_of_anything(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        journal.change({"rapl/0": ENTRY, "rapl/1": ENTRY})
+        journal.remove(["rapl/2"])
+        assert not journal.behind
+        journal.remove(["rapl/0", "rapl/2"])
+        assert (journal.entries.keys(), journal.behind) == ({"rapl/1"}, True)
+        assert peek(tmp_path).keys() == {"rapl/0", "rapl/1"}
+        journal.change({"rapl/3": ENTRY})
+        assert (peek(tmp_path).keys(), journal.behind) == ({"rapl/1", "rapl/3"}, False)
+        journal.remove(["rapl/1"])
+        journal.change({})
+        assert (peek(tmp_path).keys(), journal.behind) == ({"rapl/3"}, False)
+
+
+def test_what_is_removed_stays_so_where_the_next_change_fails(tmp_path, monkeypatch):
+    with Journal.open(tmp_path) as journal:
+        journal.change({"rapl/0": ENTRY})
+        journal.remove(["rapl/0"])
+        monkeypatch.setattr(os, "fsync", _full)
+        with pytest.raises(JournalError, match="No space left"):
+            journal.change({"rapl/1": ENTRY})
+        assert (dict(journal.entries), journal.behind) == ({}, True)
+        monkeypatch.undo()
+        journal.change({})
+        assert (dict(peek(tmp_path)), journal.behind, journal.problem) == ({}, False, None)
+
+
+def _full(_file):
+    raise OSError(28, "No space left on device")
+
+
 def test_the_file_and_the_directory_are_synced_before_a_change_returns(tmp_path, monkeypatch):
     calls = []
     journal = Journal.open(tmp_path)

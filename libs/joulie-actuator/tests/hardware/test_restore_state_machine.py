@@ -186,10 +186,16 @@ class RestoreStories(RuleBasedStateMachine):
                     self.saw(key)
 
     @precondition(lambda self: self.journal is not None)
-    @rule(keys=SUBSETS, kill=KILLS)
-    def restore_killed(self, keys, kill):
+    @rule(keys=SUBSETS, kill=KILLS, record_later=st.booleans())
+    def restore_killed(self, keys, kill, record_later):
         with self.mortal(kill):
-            self.restore(keys)
+            self.restore(keys, record_later=record_later)
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(kill=KILLS)
+    def record(self, kill):
+        with self.mortal(kill):
+            assert (self.writer.record() is not None) == (self.writer.unrecorded and self.fate.disk_full)
 
     @rule(key=st.sampled_from(KEYS), value=EXTERNAL)
     def an_external_writer_writes(self, key, value):
@@ -256,10 +262,11 @@ class RestoreStories(RuleBasedStateMachine):
     def saw(self, key):
         """The agent has looked at a knob, settled whose value it holds, and recorded it."""
 
-    def restore(self, keys):
+    def restore(self, keys, *, record_later=False):
         for key in keys:
             self.saved.pop(key, None)
-        answers = {answer.key: answer for answer in self.writer.restore(self.knobs[key] for key in keys)}
+        knobs = [self.knobs[key] for key in keys]
+        answers = {answer.key: answer for answer in self.writer.restore(knobs, record_later=record_later)}
         for key in keys:
             if key in answers and answers[key].outcome is RestoreOutcome.FAILED:
                 assert key in self.machine.lost or self.fate.disk_full
@@ -348,7 +355,7 @@ class RestoreRequests(RestoreStories):
         return super().mortal(None if self.fate.disk_full else kill)
 
     def saw(self, key):
-        if not self.fate.disk_full:
+        if not self.fate.disk_full and not self.writer.unrecorded:
             self.unseen.discard(key)
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from joulie_actuator.hardware.journal import Journal
+from joulie_actuator.hardware.journal import Journal, peek
 from joulie_actuator.hardware.journal_file import JournalEntry, JournalError
 from joulie_actuator.hardware.journaled_writer import JournaledWriter
 from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
@@ -68,6 +68,10 @@ def writer(journal):
 BUSY = HardwareFailure(Reason.IO_ERROR, "busy")
 
 
+def full(_file):
+    raise OSError(28, "No space left on device")
+
+
 def test_a_writer_that_has_written_nothing_manages_nothing(writer):
     assert (writer.managed, writer.unclaimed, writer.originals, writer.written) == (frozenset(), frozenset(), {}, {})
     assert (dict(writer.overwritten), writer.journal_problem, writer.journal_failure) == ({}, None, None)
@@ -119,14 +123,35 @@ def test_a_knob_is_requested_although_it_could_not_be_set(writer, journal):
 
 def test_a_journal_that_cannot_be_written_keeps_new_values_from_being_set(writer, monkeypatch):
     writer.set(Knob("a"), 120)
-
-    def full(_file):
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(os, "fsync", full)
     assert writer.set(Knob("b"), 120).reason is Reason.NO_JOURNAL
     assert "No space left" in writer.journal_problem
     assert writer.journal_failure == HardwareFailure(Reason.NO_JOURNAL, writer.journal_problem)
+
+
+def test_a_restore_is_recorded_later_where_that_is_wanted(writer, tmp_path, monkeypatch):
+    first, second = Knob("a"), Knob("b")
+    writer.set_all([(first, 120), (second, 120)])
+    assert (writer.unrecorded, writer.record()) == (False, None)
+    second.fails = BUSY
+    done = writer.restore([first, second], record_later=True)
+    assert [each.outcome for each in done] == [RestoreOutcome.RESTORED, RestoreOutcome.FAILED]
+    assert (first.value, writer.managed, writer.unrecorded, peek(tmp_path).keys()) == (205, {"b"}, True, {"a", "b"})
+    monkeypatch.setattr(os, "fsync", full)
+    assert writer.record() == writer.journal_failure
+    assert (writer.unrecorded, writer.journal_failure.reason) == (True, Reason.NO_JOURNAL)
+    monkeypatch.undo()
+    assert (writer.record(), writer.unrecorded, peek(tmp_path).keys()) == (None, False, {"b"})
+
+
+def test_a_set_without_anything_to_write_does_not_record_what_waits_for_it(writer):
+    first, second = Knob("a"), Knob("b")
+    writer.set_all([(first, 120), (second, 120)])
+    writer.restore([first], record_later=True)
+    assert writer.set_all([(second, 120)]) == [WrittenKnob(120, changed=False)]
+    assert writer.unrecorded
+    writer.set(second, 110)
+    assert not writer.unrecorded
 
 
 def test_the_original_of_a_knob_that_is_not_managed_is_its_value(writer):

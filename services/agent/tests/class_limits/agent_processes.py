@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from services.agent.tests.class_limits.forked_process import ForkedProcess, ForkingParent
@@ -124,5 +125,12 @@ class AgentProcesses:
 
     def waits_ms(self, pods: str) -> list[float]:
         """Return how long the containers of pods whose name begins so have waited for the start hook."""
+        return [each["waited_ms"] for each in self._created(pods)]
+
+    def unanswered(self, pods: str) -> set[str]:
+        """Return the pods of them whose container was created without an answer, when the deadline was over."""
+        return {each["pod"] for each in self._created(pods) if each["outcome"] != "answered"}
+
+    def _created(self, pods: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.running[START_HOOK].log().splitlines() if "waited_ms" in line]
-        return [each["waited_ms"] for each in lines if each["pod"].startswith(pods)]
+        return [each for each in lines if each["pod"].startswith(pods)]

@@ -19,6 +19,7 @@ from services.agent.tests.class_limits.stub_gpus import HIGHEST_MHZ
 from tests.e2e.waiting import eventually
 
 from joulie_actuator.hardware import journal
+from joulie_actuator.hardware.gpu.driver import clock_key
 from joulie_actuator.protocol import Subsystem
 from joulie_agent.class_limits.enforcement import LEASE_S, RENEW_S
 
@@ -231,12 +232,17 @@ class KillCampaign:
         await asyncio.gather(*started)
         self._watched.wait_for(kill.gpus)
         await eventually(self._watched.have_ended, within_s=_WAIT_S)
+        await eventually(lambda: self._are_recorded(kill.gpus), within_s=_WAIT_S)
         self._end_pods()
         path = self._journal / journal.JOURNAL_FILE
         before = path.stat().st_mtime_ns
         async with asyncio.timeout(_WAIT_S):
             while path.stat().st_mtime_ns == before:  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(0.001)
+
+    async def _are_recorded(self, gpus):
+        """The record of an end follows the answer: the next one is then of a limit that is set."""
+        assert not journal.peek(self._journal).keys() & {clock_key(f"GPU-{gpu}") for gpu in gpus}
 
     @asynccontextmanager
     async def _starts(self, kill):

@@ -1,10 +1,12 @@
+import threading
 from contextlib import aclosing
 
 import grpc
 import pytest
 from services.agent.tests.holders.scripted_kubelet import claim_resource, container, field, pod
 
-from joulie_agent.holders.kubelet import MOST_BYTES, MOST_ITEMS, KubeletClient, read_listing
+from joulie_agent.holders import kubelet as module
+from joulie_agent.holders.kubelet import MOST_BYTES, MOST_ITEMS, SMALL_BYTES, KubeletClient, read_listing
 from joulie_core.holders.records import (
     ClaimedDevice,
     DeviceListing,
@@ -60,6 +62,24 @@ async def test_an_answer_of_the_kubelet_becomes_records(kubelet, socket):
 
 async def test_an_answer_without_pods_is_an_answer(kubelet, socket):
     assert await ask(socket) == DeviceListing((), NOW)
+
+
+async def test_a_small_answer_is_decoded_without_a_change_of_thread_and_a_large_one_beside_the_clients(
+    kubelet, socket, monkeypatch
+):
+    threads = []
+
+    def decode(answer, asked_at_s):
+        threads.append(threading.current_thread())
+        return read_listing(answer, asked_at_s)
+
+    monkeypatch.setattr(module, "read_listing", decode)
+    entry = pod("train", container("main", devices=[("nvidia.com/gpu", [GPU])]))
+    small = SMALL_BYTES // len(entry)
+    for pods in (small, small + 1):
+        kubelet.answer = entry * pods
+        assert len((await ask(socket)).pods) == pods
+    assert [each is threading.main_thread() for each in threads] == [True, False]
 
 
 async def test_an_answer_of_17_8_mb_that_repeats_itself_is_read(kubelet, socket):

@@ -19,7 +19,7 @@ What an original is and who wrote a value is decided in `joulie_actuator.hardwar
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -56,7 +56,7 @@ class Journal:
         #: None: not known, so no entry can be recorded as of this boot.
         self._boot_id = boot_id
         self._entries: dict[str, JournalEntry] = {}
-        #: Whether the file holds entries that are no longer held.
+        #: Whether the file may hold other entries.
         self._behind = False
         self.watch: Watch | None = None
         """Supervises changes: a disk may block as well."""
@@ -122,10 +122,23 @@ class Journal:
         try:
             self._store(entries)
         except JournalError:
-            removed = {key for key, entry in changes.items() if entry is None}
-            self._entries = {key: entry for key, entry in self._entries.items() if key not in removed}
+            self.remove({key for key, entry in changes.items() if entry is None})
             raise
         self._entries = entries
+
+    @property
+    def behind(self) -> bool:
+        """Whether the file may differ from the entries here; the next `change` writes it, also one of nothing."""
+        return self._behind
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Remove entries here, and from the file with the next `change`, whatever it is of.
+
+        Until then a file that still lists them costs the next process one restore of what has its original already.
+        """
+        if not self._entries.keys().isdisjoint(keys):
+            self._entries = {key: entry for key, entry in self._entries.items() if key not in keys}
+            self._behind = True
 
     def _store(self, entries: Mapping[str, JournalEntry]) -> None:
         self._behind = True

@@ -125,17 +125,30 @@ class JournaledWriter:
             for each, _ in found
         ]
 
-    def restore(self, knobs: Iterable[Knob]) -> list[RestoredKnob]:
+    def restore(self, knobs: Iterable[Knob], *, record_later: bool = False) -> list[RestoredKnob]:
         """Restore knobs; those that are not managed are skipped. Call again for those that failed.
 
         A journal that cannot be written does not prevent this: the originals are on disk already. Nor does this write
-        need an intent: a kill after it leaves a knob that holds its original, as guaranteed.
+        need an intent: a kill after it leaves a knob that holds its original, as guaranteed. With `record_later` the
+        journal's file is as before at the return: the next change of any knob writes it, or `record`.
         """
         due = {knob.key: knob for knob in knobs if knob.key in self._journal.entries}
         self.unclaim(due)
         answers = [self._restore(knob) for knob in due.values()]
-        record_done(self._journal, {answer.key: None for answer in answers if answer.done})
+        self._journal.remove([answer.key for answer in answers if answer.done])
+        if not record_later:
+            self.record()
         return answers
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether the journal's file may differ from what is managed."""
+        return self._journal.behind
+
+    def record(self) -> HardwareFailure | None:
+        """Put what is managed into the journal's file, if it may differ; return why that failed."""
+        record_done(self._journal, {})
+        return self.journal_failure if self.unrecorded else None
 
     def _restore(self, knob: Knob) -> RestoredKnob:
         before = self._journal.entries[knob.key]
@@ -249,6 +262,8 @@ class JournaledWriter:
         return KnobReading(found.knob, answer, ownership.probed(found.knob, intent, found.value, answer), managed=True)
 
     def _write_all(self, values: Sequence[tuple[KnobReading, int]]) -> dict[str, WrittenKnob | HardwareFailure]:
+        if not values:
+            return {}  # a restore before may wait for its record
         intents = {found.knob.key: ownership.intent(found, value) for found, value in values}
         try:
             self._journal.change(intents)

@@ -6,7 +6,7 @@ Deadlines are far longer than any call here, so that nothing depends on how busy
 import pytest
 
 from joulie_actuator.hardware.gpu.clock_state import ClockBound, ClockState
-from joulie_actuator.hardware.gpu.device_calls import GpuDeadlines
+from joulie_actuator.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines
 from joulie_actuator.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock, Vendor
 from joulie_actuator.hardware.gpu.knobs import GpuClockLimit
 from joulie_actuator.hardware.gpu.library import Extent, LibraryError
@@ -201,17 +201,37 @@ def test_a_clock_limit_is_read_with_the_rest_where_one_is_journaled(driver, libr
         (lambda driver: driver.set_limit_mw("b", 400_000), ("set limit", "b", 400_000), None),
         (lambda driver: driver.check_clock_is_free("b"), ("is clock free", "b"), None),
         (lambda driver: driver.clock_limit_mhz("b"), ("clock", "b"), None),
-        (lambda driver: driver.set_clock_mhz("b", CLOCKS, 1979), ("limit clock", "b", 210, 1979), None),
-        (lambda driver: driver.set_clock_mhz("b", CLOCKS, 1980), ("release clock", "b", 1980), None),
-        (lambda driver: driver.set_clock_mhz("b", CLOCKS, 2000), ("release clock", "b", 1980), None),
     ],
-    ids=["enforced", "limit", "set", "is free", "clock", "limit the clock", "its highest", "more than its highest"],
+    ids=["enforced", "limit", "set", "is free", "clock"],
 )
 def test_each_call_asks_the_library_once_and_its_error_names_the_gpu(act, call, answer, driver, library):
     assert act(driver) == answer
     assert library.calls == [call]
     library.failures[call[0]] = BUSY
     assert act(driver) == HardwareFailure(Reason.IO_ERROR, "GPU 1: busy")
+
+
+@pytest.mark.parametrize(
+    ("limit_mhz", "call"),
+    [
+        (1979, ("limit clock", "b", 210, 1979)),
+        (1980, ("release clock", "b", 1980)),
+        (2000, ("release clock", "b", 1980)),
+    ],
+    ids=["limited", "its highest", "more than its highest"],
+)
+def test_a_clock_limit_is_set_and_read_back_in_one_hand_over(limit_mhz, call, driver, library, monkeypatch):
+    handed_over, run = [], DeviceCalls.call
+    monkeypatch.setattr(DeviceCalls, "call", lambda *arguments: handed_over.append(arguments) or run(*arguments))
+    for reported in (None, 900):
+        library.clock_mhz, library.calls = reported, []
+        assert driver.set_clock_mhz("b", CLOCKS, limit_mhz) == reported
+        assert library.calls == [call, ("clock", "b")]
+    assert len(handed_over) == 2
+    assert driver.written_clock_mhz("b", 1500) == limit_mhz
+    for failing in ("clock", call[0]):
+        library.failures = {failing: BUSY}
+        assert driver.set_clock_mhz("b", CLOCKS, limit_mhz) == HardwareFailure(Reason.IO_ERROR, "GPU 1: busy")
 
 
 def test_the_clock_limit_written_last_is_remembered_for_each_gpu_alone(driver, library):

@@ -33,8 +33,8 @@ class ClockDriver(Protocol):
     def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
         """Return why the graphics clock is not free, as far as visible; None where it is."""
 
-    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> HardwareFailure | None:
-        """Set the limit, or end every limit where that is the highest clock."""
+    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> int | HardwareFailure | None:
+        """Set the limit, or end every limit where that is the highest clock; return what `clock_limit_mhz` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,7 @@ class GpuClockLimit:
         Where a driver accepts it and still reports a higher one, it is reset at once: that limit could neither be read
         nor restored later.
         """
-        failure = self.driver.set_clock_mhz(self.uuid, self.limits, value)
-        reported = failure or self.driver.clock_limit_mhz(self.uuid)
+        reported = self.driver.set_clock_mhz(self.uuid, self.limits, value)
         if reported is None:
             return value
         if isinstance(reported, int) and reported > value + CLOCK_TOLERANCE_MHZ:

@@ -173,19 +173,24 @@ class LibraryDriver:
         """Return the clock limit that this process has written last, or the one before it."""
         return self._clocks_mhz.get(uuid, before)
 
-    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> HardwareFailure | None:
-        """Limit the graphics clock, or end every limit on it where that is its highest."""
+    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> int | HardwareFailure | None:
+        """Limit the graphics clock, or end every limit on it where that is its highest; return `clock_limit_mhz`.
 
-        def set_clock(handle: Handle) -> None:
+        In one hand-over to the GPU's thread: a container may wait for it.
+        """
+
+        def set_clock(handle: Handle) -> int | None:
             if limit_mhz >= limits.high:
                 self._library.release_clock(handle, limits.high)
             else:
                 self._library.limit_clock(handle, limits.low, limit_mhz)
+            return self._library.clock_limit_mhz(handle)
 
-        failure = self._run(uuid, set_clock)
-        if failure is None or (failure.reason is Reason.TIMEOUT and limit_mhz < limits.high):
-            self._clocks_mhz[uuid] = limit_mhz  # what timed out may land
-        return failure
+        answer = self._run(uuid, set_clock)
+        may_land = isinstance(answer, HardwareFailure) and answer.reason is Reason.TIMEOUT and limit_mhz < limits.high
+        if not isinstance(answer, HardwareFailure) or may_land:
+            self._clocks_mhz[uuid] = limit_mhz
+        return answer
 
     def limit_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that was set last."""
