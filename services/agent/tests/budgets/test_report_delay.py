@@ -1,4 +1,4 @@
-"""When the report of a limit waits, and that it comes without a further change."""
+"""Reports of limits: which wait, and that they come without a further change."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""How long the report of a node waits after its power budget has asked for another limit.
+"""The wait of a node's report after its power budget has asked for another limit.
 
 A lower limit of a feed asks thousands of nodes at once, and others wait for the answers in their NodePowerBudgets. The
 watts that follow from the limit wait for the pass that comes next without it: each report makes the operator write two
