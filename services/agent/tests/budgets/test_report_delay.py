@@ -1,9 +1,12 @@
-"""When the report of a limit waits, and that it comes without a further change."""
+"""Reports of limits: which wait, and that they come without a further change."""
+
+from dataclasses import replace
 
 import pytest
 
 from joulie_agent.budgets import report_delay
 from joulie_agent.budgets.report_delay import ReportDelay
+from joulie_core.budget.limit_hold import LimitHold
 from joulie_core.budget.node_limit import follow
 from joulie_core.kinds.node_power_budget import NodePowerBudgetSpec, NodePowerBudgetStatus
 
@@ -91,3 +94,9 @@ def test_a_pass_that_was_to_report_and_has_failed_is_followed_by_the_regular_one
     assert delay.next_pass_s(25.0, 5.0) == 20.0
     assert delay.next_pass_s(40.0, 20.0) == 40.0
     assert not delay.postpones(limit(2), 40.0)
+
+
+def test_nothing_waits_where_the_limit_counts_only_while_the_node_is_measured():
+    delay = after_first_pass(limit(1))
+    held = replace(limit(2), hold=LimitHold(fallback_mw=600_000, sample_s=4.0, hold_s=9.0, taken_s=None))
+    assert not delay.postpones(held, 5.0)

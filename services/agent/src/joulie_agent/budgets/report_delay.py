@@ -1,4 +1,4 @@
-"""How long the report of a node waits after its power budget has asked for another limit.
+"""The wait of a node's report after its power budget has asked for another limit.
 
 A lower limit of a feed asks thousands of nodes at once, and others wait for the answers in their NodePowerBudgets. The
 watts that follow from the limit wait for the pass that comes next without it: each report makes the operator write two
@@ -26,9 +26,10 @@ class ReportDelay:
     def postpones(self, limit: FollowedLimit | None, now_s: float) -> bool:
         """Return whether what has changed with a limit waits; called once in each pass.
 
-        The first pass of a process postpones nothing, and a further ask does not make the wait longer.
+        The first pass of a process postpones nothing, and a further ask does not make the wait longer. Nothing waits
+        where the limit counts only while the node is measured: passes for samples would hide when the next one reports.
         """
-        key = limit.key if limit else None
+        key = limit.key if limit and limit.hold is None else None
         is_asked, self._key = key is not None and key != self._key, key
         if self._due_s is None and is_asked and self._next_s is not None:
             self._due_s = min(self._next_s, now_s + LONGEST_S)
