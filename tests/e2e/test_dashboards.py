@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -26,6 +27,7 @@ from joulie_agent.class_limits.metrics import enforcement_families, limit_famili
 from joulie_agent.class_limits.shadow import ShadowLimit, ShadowState
 from joulie_api.metrics import NodeSeriesCollector, Registry
 from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, POWER_DOMAINS
+from joulie_containers.resources.metrics import core_enforcement_series
 from joulie_core.class_caps.gpu_limits import GpuLimit, LimitReason
 from joulie_core.class_caps.held_limit import HeldLimit
 from joulie_core.labels import HW_GPU_COUNT, MANAGED, RACK
@@ -77,9 +79,10 @@ async def outofband(system: System, tmp_path: Path) -> AsyncIterator[JoulieServi
 
 @pytest_asyncio.fixture
 async def class_limits_port() -> AsyncIterator[int]:
-    """The port of the series that the agent of a node with GPUs has about limits by class.
+    """The port of the series that the agent and the resource manager of a node have while limits by class are set.
 
-    The agents of the system serve simulated nodes, and follow no holders of GPUs; the series are made by their code.
+    The agents of the system serve simulated nodes, and follow no holders of GPUs, and its resource manager has no
+    actuator; the series are made by their code.
     """
     limited = ShadowLimit(
         HeldLimit(GpuLimit(LimitReason.CLOCK_LIMITED, clock_mhz=1_800)),
@@ -91,7 +94,9 @@ async def class_limits_port() -> AsyncIterator[int]:
         in_force_known=True,
     )
     enforced = SimpleNamespace(counts=EnforcementCounts(), limited=1, without_consent=0)
+    cores = SimpleNamespace(limited=(), without_consent=(), counts=SimpleNamespace(lifts=0, late=0))
     registry = Registry()
+    registry.register(NodeSeriesCollector(lambda: core_enforcement_series(cores)))  # type: ignore[arg-type]
     registry.register(NodeSeriesCollector(lambda: limit_families({"gpu-0": ShadowState({"GPU-a": limited})})))
     registry.register(NodeSeriesCollector(lambda: enforcement_families("gpu-0", enforced)))  # type: ignore[arg-type]
 
@@ -136,6 +141,8 @@ async def prometheus(
         "SLEEP_INTERVAL": "500ms",
         "SAVINGS_ENABLED": "true",
         "POWER_DOMAINS": "Enforce",
+        "POWER_OVERSUBSCRIPTION": "On",
+        "LIFT_CLASS_LIMITS": "true",
     },
     agent={"RECONCILE_INTERVAL": "2s", "POWER_BUDGETS": "On"},
 )
@@ -156,10 +163,16 @@ async def test_every_query_of_the_dashboards_returns_data(system: System, promet
 
 
 async def _put_rack(system: System) -> None:
-    """Limit four nodes of known power together, below what they may draw."""
+    """Limit four nodes of known power together, below what they may draw, with a breaker that carries more."""
     for number in range(4):
         await system.view.label(f"epyc-9654-{number}", {HW_GPU_COUNT: "0", RACK: "rack-1"})
-    fields = {"mode": "Enforce", "nodeSelector": {RACK: "rack-1"}, "limitWatts": 2_500, "onLostControl": "Release"}
+    fields: dict[str, Any] = {
+        "mode": "Enforce",
+        "nodeSelector": {RACK: "rack-1"},
+        "limitWatts": 2_500,
+        "onLostControl": "Release",
+        "oversubscription": {"breaker": [{"loadPercent": 130, "seconds": 60}], "coolingSeconds": 60},
+    }
     body = {"apiVersion": POWER_DOMAINS.api_version, "kind": "PowerDomain", "metadata": {"name": "rack-1"}}
     await system.view.client.create(POWER_DOMAINS, {**body, "spec": fields})
 

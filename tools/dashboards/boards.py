@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tools.dashboards.limits import CAP_SOURCES, CLASS_LIMITS, POWER_DOMAINS
+from tools.dashboards.limits import CAP_SOURCES, CLASS_LIMITS, OVERSUBSCRIPTION, POWER_DOMAINS
 from tools.dashboards.panels import Board, Form, Row, line, number
 
 #: Series that come from several replicas or a scrape in a change of leader count once for each node.
@@ -228,6 +228,7 @@ OPERATOR: Final = Board(
             ),
         ),
         POWER_DOMAINS,
+        OVERSUBSCRIPTION,
         Row(
             "Savings, where they are estimated",
             (

@@ -1,4 +1,4 @@
-"""Rows about limits that are not a profile's: power domains and their budgets, and limits of GPUs by class."""
+"""Rows about limits that are not a profile's: power domains and their budgets, and limits by class."""
 
 from typing import Final
 
@@ -52,6 +52,47 @@ POWER_DOMAINS: Final = Row(
     ),
 )
 
+_STATE: Final = f"max by (domain, state) ({_DOMAIN}_raise_state)"
+
+OVERSUBSCRIPTION: Final = Row(
+    "Oversubscribed power domains: limits above the limit while what nodes draw is measured",
+    (
+        line(
+            "Permitted, in force, fallback and drawn beside the limit",
+            "watt",
+            (f"topk(5, {_of_domain('permitted')})", "{{domain}} permitted"),
+            (f"topk(5, {_of_domain('in_force')} and on (domain) {_DOMAIN}_raised)", "{{domain}} in force"),
+            (f"topk(5, {_of_domain('limit')} and on (domain) {_DOMAIN}_raised)", "{{domain}} limit"),
+            (f"topk(5, {_of_domain('fallback')})", "{{domain}} fallback"),
+            (f"topk(5, {_DRAWN} and on (domain) {_DOMAIN}_raised)", "{{domain}} drawn"),
+            doc="In force above the limit is as intended while it is within permitted and the fallback within the "
+            "limit. docs/power-budgets.md#oversubscription",
+        ),
+        line(
+            "Domains by whether limits are raised, and why not",
+            "short",
+            (f"sum by (state) ({_STATE})", "{{state}}"),
+            form=Form.STACKED,
+            doc="NotMeasured: samples are too old. NearLimit: the draw is near the limit. BreakerWarm: it has not "
+            "cooled, or a new leader does not know it. NotSeen: agents have not seen what they fall back to.",
+        ),
+        line(
+            "Breakers, of what trips them",
+            "percentunit",
+            (f'topk(10, max by (domain) ({_DOMAIN}_breaker_damage_ratio{{part="counted"}}))', "{{domain}} counted"),
+            (f'topk(10, max by (domain) ({_DOMAIN}_breaker_damage_ratio{{part="assumed"}}))', "{{domain}} assumed"),
+            doc="Limits are withdrawn from a quarter on. Assumed is what this leader of the operator has not seen.",
+        ),
+        line(
+            "Nodes at their fallback",
+            "short",
+            ("sum(max by (node) (joulie_power_budget_falling_back))", "at their fallback"),
+            ("count(max by (node) (joulie_power_budget_falling_back))", "with a fallback"),
+            doc="By the agents: a node falls back where no fresh sample of it is named.",
+        ),
+    ),
+)
+
 CAP_SOURCES: Final = line(
     "What sets caps",
     "short",
@@ -64,7 +105,7 @@ CAP_SOURCES: Final = line(
 )
 
 CLASS_LIMITS: Final = Row(
-    "Limits of GPUs by the class of their holders, where they are followed",
+    "Limits of GPUs and cores by the class of their holders, where they are followed",
     (
         line(
             "GPUs by why they would be limited or not",
@@ -85,6 +126,27 @@ CLASS_LIMITS: Final = Row(
             "watt",
             ("sum by (bound) (joulie_class_limit_saved_watts)", "{{bound}}"),
             doc="At this moment, lowest and highest value.",
+        ),
+        line(
+            "Cores by why they would be limited or not",
+            "short",
+            ("sum by (limited, reason) (joulie_class_limit_cores)", "{{reason}}, limited {{limited}}"),
+            form=Form.STACKED,
+            doc="Physical cores, by the resource manager. docs/class-limits.md#cores",
+        ),
+        line(
+            "CPUs whose frequency is limited",
+            "short",
+            ("sum(joulie_class_limit_set_cpus)", "limited"),
+            ("sum(joulie_class_limit_without_consent_cpus)", "limited without consent of all that have them"),
+            doc="Without consent is above 0 only while a limit cannot be lifted.",
+        ),
+        line(
+            "Lifted while performance pods wait for GPUs",
+            "short",
+            ("max(joulie_operator_class_limit_lifted_nodes)", "nodes whose limits are lifted"),
+            ("max(joulie_operator_class_limit_waiting_pods)", "performance pods that wait"),
+            doc="By the operator. A pod that can never run counts as waiting for as long as it exists.",
         ),
     ),
 )

@@ -10,12 +10,12 @@ from joulie_core.budget.breaker import BreakerRating, curve_of
 from joulie_core.budget.breaker_states import BreakerStates
 from joulie_core.budget.oversubscription import (
     MeasuredNode,
-    RaiseState,
     TreeOversubscription,
     are_within,
     is_oversubscribed,
 )
 from joulie_core.budget.samples import NodeSamples, ReportedSample, SampleTimes
+from joulie_core.kinds.raise_state import RaiseState
 
 RATING = BreakerRating(curve_of([(130, 60)]), cooling_s=100.0, reaction_s=20)
 #: Time after which the breaker of a new leader has cooled.

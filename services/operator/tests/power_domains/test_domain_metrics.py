@@ -1,6 +1,7 @@
 """The series of power domains: what is not known has no sample, and their number has a bound."""
 
 from joulie_core.kinds import PowerDomainSpec, PowerDomainStatus
+from joulie_core.kinds.raise_state import RaiseState
 from joulie_operator.power_domains.metrics import MOST_SERIES, DomainState, families
 
 _SPEC = PowerDomainSpec.model_validate({"limitWatts": 1_000, "onLostControl": "Release"})
@@ -90,10 +91,14 @@ def test_an_oversubscribed_domain_shows_what_is_permitted_and_how_warm_its_break
         "fallbackWatts": 990,
         "breakerDamagePercent": 90,
         "assumedDamagePercent": 60,
+        "state": "BreakerWarm",
         "reason": "warm",
     }
     found = samples({"a": state(oversubscription=over), "b": state()})
     shown = {key: value for key, value in found.items() if "b" in key or "a" in key}
+    states = {key[2]: shown.pop(key) for key in list(shown) if key[0] == "_raise_state"}
+    assert set(states) == {"Raised", "BreakerWarm", "NearLimit"} | {each.value for each in RaiseState}
+    assert [each for each, value in states.items() if value] == ["BreakerWarm"]
     del shown["_limit_watts", "a"], shown["_limit_watts", "b"], shown["_enforced", "a"], shown["_enforced", "b"]
     assert shown == {
         ("_permitted_watts", "a"): 1_300,

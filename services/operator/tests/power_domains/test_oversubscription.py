@@ -102,6 +102,7 @@ async def test_nodes_are_told_what_they_fall_back_to_and_to_sample_before_anythi
         "fallbackWatts": 476,
         "breakerDamagePercent": pytest.approx(0.25, abs=0.01),
         "assumedDamagePercent": pytest.approx(0.25, abs=0.01),
+        "state": "NotMeasured",
         "reason": "no fresh sample of n1, n2",
     }
 

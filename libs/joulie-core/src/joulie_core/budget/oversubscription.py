@@ -8,7 +8,6 @@ docs/decisions/0066-oversubscription.md.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from fractions import Fraction
 from typing import Final
 
@@ -17,6 +16,7 @@ from joulie_core.budget.fallback import fallback_floors, fallback_mw, fallback_s
 from joulie_core.budget.ledger import BudgetNode, current_ask
 from joulie_core.budget.samples import NodeSamples, ReportedSample, SampleTimes
 from joulie_core.budget.tree import BudgetDomain, BudgetTree
+from joulie_core.kinds.raise_state import RaiseState
 from joulie_core.names import NodeName
 
 #: Nodes of a tree that fall back: each costs a write of its spec and of its status with each sample.
@@ -28,29 +28,6 @@ _HIGHEST_LOAD: Final = 0.98
 _RAISING_LOAD: Final = 0.90
 #: Between a withdrawal and the next raise, in times in which an overload ends.
 _PAUSE: Final = 2.0
-
-
-class RaiseState(Enum):
-    """State of the limits of a tree; all but the first are reasons for which they are not raised."""
-
-    RAISED = auto()
-    TOO_MANY_NODES = auto()
-    #: No breaker carries an overload for long enough.
-    NOTHING_PERMITTED = auto()
-    #: An event lowers a limit of the tree.
-    EVENT = auto()
-    #: The limit of a node, or the rest of a server, is not known.
-    POWER_UNKNOWN = auto()
-    #: The lowest limits of the hardware do not fit.
-    SHORTFALL = auto()
-    #: Nodes have no fresh sample.
-    NOT_MEASURED = auto()
-    NEAR_LIMIT = auto()
-    BREAKER_WARM = auto()
-    #: Agents have not seen what they fall back to.
-    NOT_SEEN = auto()
-    #: It is too soon after a withdrawal.
-    PAUSE = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from joulie_core.kinds.base import (
     Watts,
 )
 from joulie_core.kinds.node_sleep_policy import LabelValue, Name
+from joulie_core.kinds.raise_state import RaiseState
 
 #: Nodes that a status names; the counts and sums are complete.
 MOST_LOWERED: Final = 100
@@ -265,6 +266,8 @@ class OversubscriptionStatus(Model):
     assumed_damage_percent: DamagePct = 0.0
     """Part of `breakerDamagePercent` that is assumed of a time that was not seen: 100 for a new leader of the operator,
     and less as the breaker cools."""
+    state: RaiseState | None = None
+    """`Raised`, or why limits are not raised, by one word."""
     reason: Text
     """Why limits are raised or not."""
 

@@ -113,7 +113,7 @@ def resource_series(manager: MeasuredManager) -> Iterator[Metric]:
     yield from _zone_series(manager)
     yield from _core_limit_series(manager.core_limits.state)
     if manager.core_enforcement is not None:
-        yield from _core_enforcement_series(manager.core_enforcement)
+        yield from core_enforcement_series(manager.core_enforcement)
 
 
 def _process_series(manager: MeasuredManager) -> Iterator[Metric]:
@@ -287,7 +287,8 @@ def _core_limit_series(state: CoreLimitState) -> Iterator[Metric]:
     )
 
 
-def _core_enforcement_series(enforced: CoreLimitEnforcement) -> Iterator[Metric]:
+def core_enforcement_series(enforced: CoreLimitEnforcement) -> Iterator[Metric]:
+    """Yield the series of the limits that are set on cores."""
     yield gauge(
         "joulie_class_limit_set_cpus",
         "CPUs whose frequency is, or may be, limited by class now.",

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 from joulie_api.metrics import gauge
 from joulie_core.kinds import ConditionStatus, PowerDomainSpec, PowerDomainStatus
 from joulie_core.kinds.power_domain import DomainMode
+from joulie_core.kinds.raise_state import RaiseState
 
 #: Domains that have series, the first by name; all of them are counted.
 MOST_SERIES: Final = 1_000
@@ -121,6 +122,12 @@ def families(states: Mapping[str, DomainState]) -> Iterable[Metric]:
         ),
     )
     yield gauge(
+        "joulie_operator_power_domain_raise_state",
+        "1 for the state of the limits below an oversubscribed PowerDomain, raised or why not, 0 for the others.",
+        ("domain", "state"),
+        _raise_states(shown),
+    )
+    yield gauge(
         "joulie_operator_power_domain_breaker_damage_ratio",
         "State of the breaker of an oversubscribed PowerDomain as it is counted, of 1, at which it would trip: the "
         "part of what was counted, and what is assumed of the time that this leader has not seen.",
@@ -148,6 +155,13 @@ def _drawn(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str
         if drawn is not None:
             yield (name, "measured"), drawn.measured_watts
             yield (name, "modelled"), drawn.modelled_watts
+
+
+def _raise_states(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str, str], bool]]:
+    for name, each in shown:
+        found = each.status.oversubscription
+        if found is not None and found.state is not None:
+            yield from (((name, state), found.state is state) for state in RaiseState)
 
 
 def _damage(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[str, str], float]]:

@@ -16,13 +16,13 @@ from joulie_core.budget.ledger import held_mw
 from joulie_core.budget.objects import milliwatts, watts_of
 from joulie_core.budget.oversubscription import (
     MeasuredNode,
-    RaiseState,
     TreeOversubscription,
     TreeRaise,
     are_within,
     is_oversubscribed,
 )
 from joulie_core.kinds.node_power_budget import OversubscribedLimit
+from joulie_core.kinds.raise_state import RaiseState
 from joulie_core.names import NodeName
 from joulie_core.text import first_of
 from joulie_operator.power_domains.sent import SeenBudget
@@ -51,13 +51,18 @@ _TEXTS: Final[Mapping[RaiseState, str]] = {
 class OversubscribedDomain:
     """State of an oversubscribed domain, in milliwatts."""
 
-    raised: bool
+    state: RaiseState
     #: With what no node gets.
     permitted_mw: int
     #: Of the highest limits that may be in force; None: one is not known.
     fallback_mw: int | None
     damage: BreakerDamage
     reason: str
+
+    @property
+    def raised(self) -> bool:
+        """Whether limits may add up to what is permitted."""
+        return self.state is RaiseState.RAISED
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,7 @@ def oversubscribed_domains(
         if domain.rating is not None:
             known = [each for each in (fallbacks[name] for name in below) if each is not None]
             states[domain.name] = OversubscribedDomain(
-                raised=found.raised,
+                state=found.state,
                 permitted_mw=permitted_mw(domain),
                 fallback_mw=sum(known) if len(known) == len(below) else None,
                 damage=found.damage[domain.name],

@@ -26,6 +26,7 @@ def oversubscription_status(outcome: DomainOutcome) -> OversubscriptionStatus | 
         fallback_watts=None if fallback_mw is None else math.ceil(fallback_mw / MW_PER_WATT),
         breaker_damage_percent=_PERCENT * found.damage.total,
         assumed_damage_percent=_PERCENT * max(found.damage.total - found.damage.counted, 0.0),
+        state=found.state,
         reason=printable(found.reason, _MOST_REASON),
     )
 
