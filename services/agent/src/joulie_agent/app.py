@@ -1,23 +1,18 @@
 """The agent process: its informers, node workers and endpoints."""
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from joulie_actuator.client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
-from joulie_actuator.reasons import Reason
-from joulie_actuator.settings import ActuatorSettings
-from joulie_actuator.subsystems import HostSubsystems
 from joulie_agent import metrics
 from joulie_agent.backends.base import PowerBackend
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.headers import SecretHeaders
-from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
-from joulie_agent.backends.refusing import RefusingBackend
+from joulie_agent.backends.host import HostBackend
+from joulie_agent.backends.this_machine import host_backend
 from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.budgets.watch import BudgetsWatch
 from joulie_agent.class_limits.enforcement import ClassLimitEnforcement, EnforcementSources
@@ -38,7 +33,7 @@ from joulie_agent.informers import Informers
 from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
 from joulie_agent.scope import Scope, is_managed, scope_of
-from joulie_agent.settings import AgentMode, AgentSettings, ClassLimits, HardwareAccess, PowerBudgets
+from joulie_agent.settings import AgentSettings, ClassLimits, PowerBudgets
 from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
@@ -50,8 +45,6 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_status
 from joulie_core.kinds.telemetry_profile import ControlType
 from joulie_core.power.curves import NodeCurves, node_curves
-
-_KHZ_PER_MHZ: Final = 1000
 
 SERVICE: Final = "joulie-agent"
 VERSION: Final = version(SERVICE)
@@ -278,47 +271,3 @@ def _follow_starts(
     starts = ContainerStarts(settings.start_hook_socket, sources, changed, app.failures)
     app.registry.register(NodeSeriesCollector(partial(start_families, name, starts)))
     return starts
-
-
-@asynccontextmanager
-async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIterator[PowerBackend]:
-    """Provide the backend of this machine's hardware, or one that refuses every request with the reason.
-
-    Raises:
-        JournalHeldError: `HARDWARE_ACCESS` is `in-process` and another process holds the state directory.
-    """
-    if settings.agent_mode is AgentMode.POOL:
-        yield RefusingBackend(Reason.HOST_IN_POOL, "a pool agent does not act on the machine it runs on")
-        return
-    if settings.simulate_only:
-        yield RefusingBackend(Reason.SIMULATE_ONLY, "SIMULATE_ONLY is set")
-        return
-    client = hardware_client(settings)
-    try:
-        yield HostBackend(
-            client,
-            inventory,
-            lease_s=lease_s(settings.reconcile_interval),
-            tuning=_tuning(settings),
-            clock_fallback=settings.gpu_clock_fallback,
-        )
-    finally:
-        await client.close()
-
-
-def _tuning(settings: AgentSettings) -> CpuTuning:
-    uncore_max_khz = settings.eco_uncore_max_freq_mhz * _KHZ_PER_MHZ
-    return CpuTuning(epp=settings.eco_energy_performance_preference, uncore_max_khz=uncore_max_khz or None)
-
-
-def hardware_client(settings: AgentSettings) -> HardwareClient:
-    """Return the client that carries out requests on this machine."""
-    if settings.hardware_access is HardwareAccess.ACTUATOR:
-        return ActuatorClient(settings.actuator_socket)
-    local = ActuatorSettings(
-        host_sys_root=settings.host_sys_root,
-        host_proc_root=settings.host_proc_root,
-        state_dir=settings.state_dir,
-        dvfs_min_freq_khz=settings.dvfs_min_freq_khz,
-    )
-    return InProcessActuator(HostSubsystems(local, structured_log), stop_grace_s=local.actuator_stop_grace)

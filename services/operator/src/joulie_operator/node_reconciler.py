@@ -28,9 +28,10 @@ from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.conditions import ReportCache, conditions_of, refusal
+from joulie_operator.decisions import Decision
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifications import CapsRefused, NodeNotProcessed, Notification
-from joulie_operator.planner import Decision, NodePlanner
+from joulie_operator.planner import NodePlanner
 from joulie_operator.published import PublishedCondition, PublishedTarget, PublishedTwin
 from joulie_operator.published_state import ECHO_GRACE_S, Comparison, PublishedPart, PublishedState
 from joulie_operator.twins import TwinTracker

@@ -21,7 +21,7 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import OWN_LABELS
-from joulie_operator.planner import DesiredState
+from joulie_operator.decisions import DesiredState
 from joulie_operator.published import PublishedCondition
 from joulie_operator.published_state import Comparison, PublishedPart, PublishedState
 

@@ -17,7 +17,6 @@ docs/decisions/0012-operator-flow.md.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from joulie_core.caps import CapIntent, CapSettings, intent_for
@@ -37,57 +36,12 @@ from joulie_core.policy import Candidate, Plan, Policy, PolicyContext
 from joulie_core.transition import GuardResult, NodeState, StepResult, recover, step
 from joulie_core.twin import schedulable_class
 from joulie_operator.cluster import Cluster, Eligibility
+from joulie_operator.decisions import Decision, DesiredState, NodeRecord
 from joulie_operator.gpu_caps_check import is_unlisted
 from joulie_operator.notifications import GpuCapNotListed, Notification, PodsUnreadable, TransitionMade
 from joulie_operator.published_state import PublishedState
 
 _LIFTED: Final = ClassLimitTarget(lifted=True, reason=LimitReason.GPUS_IN_DEMAND)
-
-
-@dataclass(slots=True)
-class NodeRecord:
-    """The planner's record of a node that is published."""
-
-    #: Of the Node; another one under the same name is another node.
-    uid: str
-    #: Of the last decision that was committed.
-    state: NodeState
-    planned: Profile
-    #: Why the policy chose that profile.
-    reason: str
-    #: Monotonic time since which the eco announcement is on the API server; None while there is none.
-    announced_at: float | None = None
-    #: Whether a change has to wait because the pods cannot be read, and that was notified.
-    pods_unreadable: bool = False
-    target: Memo[NodePowerProfileSpec] = field(default_factory=Memo)
-    caps: Memo[CapIntent] = field(default_factory=Memo)
-
-
-@dataclass(frozen=True, slots=True)
-class DesiredState:
-    """Desired state to be published for a node."""
-
-    profile_label: Profile
-    draining: bool
-    schedulable_class: SchedulableClass
-    caps: CapIntent
-    #: None while the target on the API server is to stay as it is: eco is announced and not yet in force.
-    target: NodePowerProfileSpec | None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Desired state to be published for a node, and what follows once it is."""
-
-    node: Node
-    record: NodeRecord
-    #: That the node is in once this is published.
-    state: NodeState
-    desired: DesiredState
-    notifications: tuple[Notification, ...] = ()
-    pods_unreadable: bool = False
-    #: Seconds after which the node has to be decided about again; None if only a change can make that necessary.
-    requeue_after_s: float | None = None
 
 
 def never_lifted(_name: NodeName) -> bool:

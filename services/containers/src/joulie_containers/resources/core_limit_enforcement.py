@@ -20,10 +20,10 @@ from joulie_actuator.cpu_class_protocol import CoreFrequencyLimit
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.protocol import SetCoreLimits
 from joulie_actuator.reasons import Reason
-from joulie_actuator.replies import CoreLimitsReport, ErrorReply
+from joulie_actuator.replies import CoreLimitsReport
 from joulie_api.failure_log import FailureLog
 from joulie_containers.resources.core_limits import CoreLimits
-from joulie_containers.resources.renewal import RequestExecutor
+from joulie_containers.resources.renewal import RequestExecutor, problem_of
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.class_caps.enforced_limit import DEADLINE_S, LEASE_S, RENEW_S, SETTLED_S, STEP_S
 from joulie_core.containers.idset import Cpus, union
@@ -202,10 +202,8 @@ class CoreLimitEnforcement:
                 self._tell("; ".join(f"CPUs {each.cpus}: {each.failure.message}" for each in failed))
             case CoreLimitsReport(failure=HardwareFailure(message=problem)):
                 self._tell(problem)
-            case HardwareFailure(message=problem) | ErrorReply(message=problem):
-                self._tell(problem)
             case _:
-                self._tell(f"unexpected reply {type(reply).__name__}")
+                self._tell(problem_of(reply))
 
     def _tell(self, problem: str) -> None:
         if problem:

@@ -10,7 +10,7 @@ from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.protocol import SetCpuClasses
 from joulie_actuator.replies import CpuClassesReport, ErrorReply
 from joulie_api.failure_log import FailureLog
-from joulie_containers.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
+from joulie_containers.resources.renewal import NO_ACTUATOR, RENEWALS, RETRY_S, Renewal, RequestExecutor
 from joulie_core.containers.idset import Cpus
 from joulie_core.kinds.cpu_class import CpuClassSpec
 
@@ -83,7 +83,7 @@ class CpuClassController:
             return None
         incomplete = self._report_incomplete(classes)
         if self._actuator is None:
-            self._failures.failed("unavailable: ACTUATOR_SOCKET is not set")
+            self._failures.failed(NO_ACTUATOR)
             return None
         controls = {name: _controls(self._specs[name], cpus) for name, cpus in classes.items() if name in self._specs}
         reply = await self._actuator.execute(SetCpuClasses(classes=controls, lease_s=self._lease_s))

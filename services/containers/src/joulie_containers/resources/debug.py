@@ -5,49 +5,25 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
-from joulie_containers.nri.connection import NriState
 from joulie_containers.resources.configuration import Configuration
-from joulie_containers.resources.core_limit_enforcement import CoreLimitEnforcement
-from joulie_containers.resources.core_limits import CoreLimits
-from joulie_containers.resources.cpu_classes import CpuClassController
-from joulie_containers.resources.engine import PlacementEngine
 from joulie_containers.resources.interrupts import InterruptController
+from joulie_containers.resources.metrics import ObservedManager
 from joulie_containers.resources.values import ContainerValues
 from joulie_core.class_caps.core_limits import CoreLimit
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import IdSet
 
 
-class DescribedManager(Protocol):
+class DescribedManager(ObservedManager, Protocol):
     """Resource manager, as far as it is described."""
-
-    @property
-    def engine(self) -> PlacementEngine:
-        """Containers and placements."""
 
     @property
     def configuration(self) -> Configuration:
         """The configuration in force."""
 
     @property
-    def classes(self) -> CpuClassController:
-        """The CPU classes."""
-
-    @property
-    def core_limits(self) -> CoreLimits:
-        """The limits that cores have, or would have, by class."""
-
-    @property
-    def core_enforcement(self) -> CoreLimitEnforcement | None:
-        """Those that are set; None where none is."""
-
-    @property
     def interrupts(self) -> InterruptController:
         """The CPUs of interrupts."""
-
-    @property
-    def runtime_state(self) -> NriState:
-        """The connection to the runtime."""
 
 
 class PlacementsDebug:

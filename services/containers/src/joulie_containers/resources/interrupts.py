@@ -1,18 +1,16 @@
 """The CPUs of interrupts: sends the actuator what the container policy wants, and renews the lease of that."""
 
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import structlog
 
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.interrupt_protocol import InterruptClaims
 from joulie_actuator.protocol import SetInterrupts
-from joulie_actuator.replies import ErrorReply, InterruptsReport
+from joulie_actuator.replies import InterruptsReport
 from joulie_api.failure_log import FailureLog
-from joulie_containers.resources.renewal import RENEWALS, RETRY_S, Renewal, RequestExecutor
+from joulie_containers.resources.renewal import NO_ACTUATOR, RENEWALS, RETRY_S, Renewal, RequestExecutor, problem_of
 from joulie_core.containers.interrupts import NO_INTERRUPTS, InterruptPlacement
-
-_NO_ACTUATOR: Final = "unavailable: ACTUATOR_SOCKET is not set"
 
 _log = structlog.get_logger()
 
@@ -69,7 +67,7 @@ class InterruptController:
         if not wanted and not self._in_use:
             return None
         if self._actuator is None:
-            self._failures.failed(_NO_ACTUATOR)
+            self._failures.failed(NO_ACTUATOR)
             return None
         request = SetInterrupts(
             controllable=self._controllable,
@@ -87,10 +85,8 @@ class InterruptController:
                 return self._lease_s / RENEWALS if self._in_use else None
             case InterruptsReport(failure=HardwareFailure(message=problem)):
                 pass
-            case HardwareFailure(message=problem) | ErrorReply(message=problem):
-                pass
             case reply:
-                problem = f"unexpected reply {type(reply).__name__}"
+                problem = problem_of(reply)
         self.report = InterruptsReport()
         self._in_use = True
         self._failures.failed(problem)

@@ -36,20 +36,12 @@ class ManagerCounts:
     late: Tally[str] = field(default_factory=Tally)
 
 
-class MeasuredManager(Protocol):
-    """Resource manager, as far as the series are made of it."""
+class ObservedManager(Protocol):
+    """Resource manager, as far as it is both measured and described."""
 
     @property
     def engine(self) -> PlacementEngine:
         """Containers and placements."""
-
-    @property
-    def updater(self) -> Updater:
-        """Updates outside of requests."""
-
-    @property
-    def counts(self) -> ManagerCounts:
-        """Counts of events since the process began."""
 
     @property
     def classes(self) -> CpuClassController:
@@ -64,16 +56,28 @@ class MeasuredManager(Protocol):
         """Those that are set; None where none is."""
 
     @property
+    def runtime_state(self) -> NriState:
+        """The connection to the runtime."""
+
+
+class MeasuredManager(ObservedManager, Protocol):
+    """Resource manager, as far as the series are made of it."""
+
+    @property
+    def updater(self) -> Updater:
+        """Updates outside of requests."""
+
+    @property
+    def counts(self) -> ManagerCounts:
+        """Counts of events since the process began."""
+
+    @property
     def files(self) -> ResourceFiles | None:
         """The files that containers read; None where they get none."""
 
     @property
     def usage_milli(self) -> Mapping[ContainerId, int]:
         """Measured CPU usage, in thousandths of a CPU."""
-
-    @property
-    def runtime_state(self) -> NriState:
-        """The connection to the runtime."""
 
     @property
     def configuration_problem(self) -> str | None:

@@ -6,12 +6,14 @@ from typing import Final, NoReturn, Protocol
 
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.protocol import Request
-from joulie_actuator.replies import Reply
+from joulie_actuator.replies import ErrorReply, Reply
 
 #: How often a lease is renewed while it lasts.
 RENEWALS: Final = 3
 #: After a failure.
 RETRY_S: Final = 2.0
+#: Why nothing is sent where there is no actuator.
+NO_ACTUATOR: Final = "unavailable: ACTUATOR_SOCKET is not set"
 
 
 class RequestExecutor(Protocol):
@@ -19,6 +21,15 @@ class RequestExecutor(Protocol):
 
     async def execute(self, request: Request) -> Reply | HardwareFailure:
         """Carry out a request."""
+
+
+def problem_of(reply: Reply | HardwareFailure) -> str:
+    """Return why a request was not carried out, by a reply that is not the report of it."""
+    match reply:
+        case HardwareFailure(message=problem) | ErrorReply(message=problem):
+            return problem
+        case _:
+            return f"unexpected reply {type(reply).__name__}"
 
 
 class Renewal:
