@@ -18,6 +18,8 @@ from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.elected import elector_of
 from joulie_api.metrics import NodeSeriesCollector
+from joulie_api.reflector import LocalCopy, Reflector
+from joulie_api.resources import NODES
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.held_devices import DeviceReport
 from joulie_core.kinds.node_twin import ServerMeasurement
@@ -45,6 +47,7 @@ from joulie_operator.savings.controller import SavingsController
 from joulie_operator.settings import OperatorSettings, PowerDomainsMode
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics, families
+from joulie_operator.sleep.nodes import WatchedNode, read_node
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
 from joulie_operator.sources import Polled, build_facility, build_power_sources, poll_forever
@@ -98,7 +101,8 @@ class Operator:
             per_second=settings.events_per_second,
             on_write=self._metrics.on_write,
         )
-        self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod)
+        seen_nodes = Reflector(client, NODES, read_node) if settings.sleep_enabled else None
+        self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod, seen_nodes)
         policy = build_policy(settings.policy_type, dict(settings))
         self._queue = WorkQueue()
         self._trigger = PlanTrigger(self._queue, follows_demand=policy.follows_demand)
@@ -150,7 +154,7 @@ class Operator:
             max_in_flight=settings.write_concurrency,
         )
         self._reconciler = self._build_reconciler()
-        self._sleep = self._build_sleep(client) if settings.sleep_enabled else None
+        self._sleep = self._build_sleep(client, seen_nodes) if seen_nodes is not None else None
         self._savings = self._build_savings(client) if settings.savings_enabled else None
         around = PowerDomainSurroundings(
             client,
@@ -228,8 +232,8 @@ class Operator:
             savings=None if savings is None else lambda: savings.rates,
             domains=None if domains is None else lambda: bars_of(domains.states),
         )
-        for named_as_node in (watches.nodes, watches.twins):
-            named_as_node.subscribe(feed.on_object)
+        watches.nodes.subscribe(feed.on_object)
+        watches.twins.subscribe(feed.on_object)
         watches.pods.subscribe(feed.on_pod)
         watches.targets.subscribe(feed.on_target)
         self._app.spawn("feed live page", feed.run())
@@ -302,9 +306,9 @@ class Operator:
             wall=time.time,
         )
 
-    def _build_sleep(self, client: KubeClient) -> SleepController:
+    def _build_sleep(self, client: KubeClient, nodes: LocalCopy[WatchedNode]) -> SleepController:
         """Return the controller of sleeping nodes, and start its watches."""
-        watches = SleepWatches(client, self._watches.bmcs)
+        watches = SleepWatches(client, nodes, self._watches.bmcs)
         for reflector in watches.own:
             self._app.report(reflector)
             self._app.spawn(f"watch {reflector.name}", reflector.run())

@@ -15,7 +15,7 @@ from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_BMCS
+from joulie_api.resources import NODE_BMCS, NODES
 from joulie_api.wire import decode_kind
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
@@ -24,6 +24,7 @@ from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
+from joulie_operator.sleep.nodes import read_node
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
 from joulie_testing.api import make_node, make_pod
@@ -303,7 +304,8 @@ async def world(fake_api, tmp_path):
     async with await KubeClient.connect(
         kubeconfig=str(fake_api.kubeconfig(tmp_path)), user_agent="joulie-operator"
     ) as client:
-        watches = SleepWatches(client, Reflector(client, NODE_BMCS, decode_kind(NodeBMC)))
+        nodes, bmcs = Reflector(client, NODES, read_node), Reflector(client, NODE_BMCS, decode_kind(NodeBMC))
+        watches = SleepWatches(client, nodes, bmcs)
         tasks = [asyncio.create_task(each.run()) for each in watches.all]
         try:
             async with asyncio.timeout(10):

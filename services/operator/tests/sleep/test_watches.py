@@ -6,18 +6,19 @@ from types import SimpleNamespace
 from services.operator.tests.sleep.sleep_objects import owned_pod, seen_bmc
 
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_BMCS
+from joulie_api.resources import NODE_BMCS, NODES
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC
+from joulie_operator.sleep.nodes import read_node
 from joulie_operator.sleep.watches import SleepWatches
 
 NAMES = (
-    "nodes for sleep",
     "pods for sleep",
     "daemonsets.apps",
     "nodesleeppolicies.joulie.io",
     "persistentvolumeclaims",
     "persistentvolumes",
+    "nodes",
     "nodebmcs.joulie.io",
 )
 
@@ -113,7 +114,7 @@ async def test_pods_are_unknown_only_while_there_is_one_of_which_no_version_coul
 def test_a_nodebmc_is_unread_where_no_version_of_it_could_be_read(fake_client):
     known = seen_bmc("n1")
     bmcs = SimpleNamespace(store={"n1": known}, invalid={"n1": "newer version", "n2": "only version"})
-    seen = SleepWatches(fake_client, bmcs).seen()
+    seen = SleepWatches(fake_client, Reflector(fake_client, NODES, read_node), bmcs).seen()
     assert (seen.bmcs, seen.unread_bmcs) == ({"n1": known}, {"n2"})
 
 
@@ -130,13 +131,14 @@ async def test_a_pod_is_told_of_each_time_that_it_begins_to_wait(world):
 
 async def test_each_watch_that_must_not_be_believed_is_named_with_the_reason(fake_client):
     bmcs = Reflector(fake_client, NODE_BMCS, decode_kind(NodeBMC))
-    watches = SleepWatches(fake_client, bmcs)
-    assert [each.name for each in watches.own] == list(NAMES[:-1]), "that of NodeBMCs is the operator's"
+    nodes = Reflector(fake_client, NODES, read_node)
+    watches = SleepWatches(fake_client, nodes, bmcs)
+    assert [each.name for each in watches.own] == list(NAMES[:-2]), "those of nodes and NodeBMCs are the operator's"
     assert watches.stale_reason() == "; ".join(f"{name}: first list not complete" for name in NAMES)
-    running = [asyncio.create_task(each.run()) for each in watches.own]
+    running = [asyncio.create_task(each.run()) for each in (nodes, *watches.own)]
     try:
         async with asyncio.timeout(10):
-            for each in watches.own:
+            for each in (nodes, *watches.own):
                 await each.wait_synced()
         assert watches.stale_reason() == "nodebmcs.joulie.io: first list not complete"
         running.append(asyncio.create_task(bmcs.run()))

@@ -12,8 +12,8 @@ from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_api.optional_watch import OptionalWatch
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_POWER_BUDGETS, NODES, POWER_DOMAINS, POWER_EVENTS
-from joulie_api.wire import decode_kind, decode_node
+from joulie_api.resources import NODE_POWER_BUDGETS, POWER_DOMAINS, POWER_EVENTS
+from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
 from joulie_core.kinds.node_twin import ServerMeasurement
 from joulie_core.names import NodeName
@@ -59,17 +59,17 @@ def build_power_domains(
     if settings.power_domains is PowerDomainsMode.OFF:
         return None
     domains = Reflector(around.client, POWER_DOMAINS, decode_kind(PowerDomain))
-    # The operator's own watch has managed nodes only; the others draw from the same supply.
-    nodes = Reflector(around.client, NODES, decode_node, name="nodes for power domains")
+    nodes = around.watches.node_watch.every
+    assert nodes is not None, "all nodes are watched with power domains"
     budgets = Reflector(around.client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
-    for reflector in (domains, nodes, budgets):
+    for reflector in (domains, budgets):
         app.report(reflector)
         app.spawn(f"watch {reflector.name}", reflector.run())
     events = _events(app, around)
     clock, sent = asyncio.get_running_loop().time, SentLimits()
 
     def stale_reason() -> str | None:
-        watches: tuple[Reflector[Any], ...] = (domains, nodes, *around.watches.all)
+        watches: tuple[Reflector[Any], ...] = (domains, *around.watches.all)
         reasons = ((each.name, each.stale_reason()) for each in watches)
         return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
 

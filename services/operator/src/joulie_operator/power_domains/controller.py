@@ -17,7 +17,7 @@ from joulie_api.apply import FencedWriter
 from joulie_api.errors import KubeError, NotFound, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import LocalCopy, Reflector
 from joulie_api.resources import POWER_DOMAINS
 from joulie_api.wire import Versioned
 from joulie_core.kinds import PowerDomain, PowerDomainStatus
@@ -52,7 +52,7 @@ class PowerDomainParts:
 
     domains: Reflector[Versioned[PowerDomain]]
     #: All nodes of the cluster.
-    nodes: Reflector[Node]
+    nodes: LocalCopy[Node]
     sight: DomainSight
     budgets: NodeBudgets
     available: AvailableWatts

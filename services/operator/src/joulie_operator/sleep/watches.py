@@ -1,7 +1,7 @@
 """Watches of the decision about sleep.
 
-Pods and nodes are watched a second time: the operator's own watches keep less of pods, and managed nodes only, while
-the limit of a zone counts all of its nodes.
+Pods are watched a second time: the operator's own watch keeps less of them. Its watch of nodes has all of the cluster,
+since the limit of a zone counts all of its nodes.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +10,10 @@ from typing import Any
 
 from joulie_api.client import KubeClient
 from joulie_api.node_pods import ACTIVE_PODS
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import LocalCopy, Reflector
 from joulie_api.resources import (
     DAEMON_SETS,
     NODE_SLEEP_POLICIES,
-    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
@@ -22,7 +21,7 @@ from joulie_api.resources import (
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet, read_daemon_set
-from joulie_operator.sleep.nodes import WatchedNode, read_node
+from joulie_operator.sleep.nodes import WatchedNode
 from joulie_operator.sleep.pods import WatchedPod, read_pod
 from joulie_operator.sleep.volumes import WatchedClaim, WatchedVolume, read_claim, read_volume
 
@@ -45,17 +44,16 @@ class WatchedCluster:
 
 
 class SleepWatches:
-    """The watches; `own` are not started, and `bmcs` is a watch of the operator."""
+    """The watches; `own` are not started, and `nodes` and `bmcs` are watches of the operator."""
 
-    def __init__(self, client: KubeClient, bmcs: Reflector[Versioned[NodeBMC]]) -> None:
-        nodes = Reflector(client, NODES, read_node, name="nodes for sleep")
+    def __init__(self, client: KubeClient, nodes: LocalCopy[WatchedNode], bmcs: LocalCopy[Versioned[NodeBMC]]) -> None:
         pods = Reflector(client, PODS, read_pod, field_selector=ACTIVE_PODS, name="pods for sleep")
         daemon_sets = Reflector(client, DAEMON_SETS, read_daemon_set)
         policies = Reflector(client, NODE_SLEEP_POLICIES, decode_kind(NodeSleepPolicy))
         claims = Reflector(client, PERSISTENT_VOLUME_CLAIMS, read_claim)
         volumes = Reflector(client, PERSISTENT_VOLUMES, read_volume)
-        self.own: tuple[Reflector[Any], ...] = (nodes, pods, daemon_sets, policies, claims, volumes)
-        self.all: tuple[Reflector[Any], ...] = (*self.own, bmcs)
+        self.own: tuple[Reflector[Any], ...] = (pods, daemon_sets, policies, claims, volumes)
+        self.all: tuple[LocalCopy[Any], ...] = (*self.own, nodes, bmcs)
         self._pods = pods
         self._bmcs = bmcs
         self._stores = (nodes.store, pods.store, daemon_sets.store, bmcs.store, policies.store)
