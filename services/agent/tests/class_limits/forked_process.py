@@ -78,16 +78,19 @@ class _Forked:
         self.pid = pid
         self.returncode = None
         self._descriptor = os.pidfd_open(pid)
+        # `select` takes no descriptor above 1,023.
+        self._exit = select.poll()
+        self._exit.register(self._descriptor, select.POLLIN)
 
     def poll(self):
-        if self.returncode is None and select.select([self._descriptor], [], [], 0)[0]:
+        if self.returncode is None and self._exit.poll(0):
             self.returncode = 0
             os.close(self._descriptor)
         return self.returncode
 
     def wait(self):
         while self.poll() is None:
-            select.select([self._descriptor], [], [])
+            self._exit.poll()
         return self.returncode
 
     def send_signal(self, number):

@@ -172,7 +172,7 @@ def nodes_of(*held_mw):
 def test_the_state_of_a_domain_has_the_sum_of_what_its_nodes_fall_back_to():
     found = oversubscribed_domains(TREE, raise_of(), nodes_of(300_000, 400_000))
     expected = OversubscribedDomain(
-        True, 780_000, 200_000 + 250_000, BreakerDamage(0.1, 0.2), "what the nodes draw is measured"
+        RaiseState.RAISED, 780_000, 200_000 + 250_000, BreakerDamage(0.1, 0.2), "what the nodes draw is measured"
     )
     assert found == {"rack": expected}
     # One of a hundred is as all of them.

@@ -8,13 +8,14 @@ from joulie_core.budget import DomainRest
 from joulie_core.budget.breaker_states import BreakerDamage
 from joulie_core.kinds import ConditionStatus, PowerDomainSpec
 from joulie_core.kinds.power_domain import DomainLostControl
+from joulie_core.kinds.raise_state import RaiseState
 from joulie_operator.power_domains.decision import DomainOutcome
 from joulie_operator.power_domains.enforcement import EnforcedDomain
 from joulie_operator.power_domains.oversubscription import OversubscribedDomain
 from joulie_operator.power_domains.oversubscription_status import held_by_fallbacks, oversubscription_status
 
 SPEC = PowerDomainSpec(limit_watts=600, reserve_watts=50, on_lost_control=DomainLostControl.KEEP_GUARANTEED)
-FOUND = OversubscribedDomain(True, 780_999, 450_001, BreakerDamage(0.25, 0.5), "measured")
+FOUND = OversubscribedDomain(RaiseState.RAISED, 780_999, 450_001, BreakerDamage(0.25, 0.5), "measured")
 
 
 def outcome_of(rest_mw=None, **fields):
@@ -26,6 +27,7 @@ def outcome_of(rest_mw=None, **fields):
 def test_watts_are_rounded_to_the_side_that_shows_less_room():
     assert oversubscription_status(outcome_of()).dump() == {
         "raised": True,
+        "state": "Raised",
         "permittedWatts": 780,
         "fallbackWatts": 451,
         "breakerDamagePercent": 75.0,
@@ -59,14 +61,14 @@ LIMITS = "the limits that may be in force exceed 550 W together, up to 780 W; "
 
 
 @pytest.mark.parametrize(
-    ("raised", "reason", "message"),
+    ("state", "reason", "message"),
     [
-        (True, "Oversubscribed", "what the nodes draw is measured, and below it"),
-        (False, "FallingBack", "nodes fall back, and the limits are lowered"),
+        (RaiseState.RAISED, "Oversubscribed", "what the nodes draw is measured, and below it"),
+        (RaiseState.NEAR_LIMIT, "FallingBack", "nodes fall back, and the limits are lowered"),
     ],
 )
-def test_a_domain_is_held_by_what_its_nodes_fall_back_to(raised, reason, message):
-    found = held_by_fallbacks(SPEC, outcome_of(raised=raised), 730_000)
+def test_a_domain_is_held_by_what_its_nodes_fall_back_to(state, reason, message):
+    found = held_by_fallbacks(SPEC, outcome_of(state=state), 730_000)
     assert (found.type, found.status, found.reason) == ("Held", ConditionStatus.TRUE, reason)
     assert found.message == LIMITS + message
 
