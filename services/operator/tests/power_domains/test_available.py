@@ -5,9 +5,11 @@ import random
 import pytest
 
 from joulie_core.budget import AvailablePower
-from joulie_operator.power_domains.available import RAISE_S, AvailableWatts
+from joulie_operator.power_domains.available import AvailableWatts
 
 NODES = 1_000
+#: Between two raises of a figure.
+RAISE_S = 120.0
 HIGHEST = {f"n{number}": 700_000 for number in range(NODES)}
 
 
@@ -153,6 +155,16 @@ def test_a_figure_rises_once_in_a_while(figures):
     assert figures(500, after_s=1) == [500]
     assert figures(0) == [0]
     assert figures(500) == [0]
+
+
+def test_a_figure_rises_by_more_than_a_step(figures):
+    assert figures(100) == [100]
+    assert figures(107, after_s=RAISE_S) == [100]
+    assert figures(108) == [108]
+
+
+def test_before_the_first_decision_no_node_has_a_domain():
+    assert AvailableWatts(Clock()).of("n1") is None
 
 
 def test_what_becomes_known_or_unknown_is_shown_at_once(figures):

@@ -17,6 +17,7 @@ from joulie_operator.power_domains.event_tracker import domains_in_event
 
 START = 1_800_000_000.0
 EVENT = TimedLimit("cut", "row", 800_000, START, START + 600, ramp_down_s=60.0, ramp_up_s=120.0)
+STANDING = TimedLimit("cut", "row", 800_000, START)
 MEASURED, MODELLED = DrawnQuality.MEASURED, DrawnQuality.MODELLED
 
 
@@ -53,6 +54,18 @@ def test_a_minute_with_an_unknown_reading_or_none_has_no_drawn_power(samples):
     assert (found.drawn_watts, found.samples, found.quality) == (None, len(samples), DrawnQuality.UNKNOWN)
 
 
+def test_a_minute_of_measured_readings_is_measured_and_its_watts_have_one_decimal():
+    record = EventRecord(PowerEventStatus())
+    take(record, 0, 900.12, target=850.06)
+    take(record, 30, 900.04, target=870.0)
+    take(record, 60, 800.0, target=None)
+    take(record, 120)
+    assert [(each.drawn_watts, each.target_watts, each.quality) for each in record.minutes] == [
+        (900.1, 850.1, MEASURED),
+        (800.0, None, MEASURED),
+    ]
+
+
 def test_nothing_is_recorded_before_the_start_and_long_after_the_end():
     assert [is_recorded(EVENT, START + each) for each in (-1, 0, 600, 720 + 899, 720 + 900)] == [
         False, True, True, True, False
@@ -63,6 +76,15 @@ def test_nothing_is_recorded_before_the_start_and_long_after_the_end():
     assert [each.start for each in record.minutes] == [rfc3339(START + each, "seconds") for each in (0, 60)]
     early = TimedLimit("early", "row", 800, START, START - 5)
     assert not is_recorded(early, START)
+    assert not is_recorded(TimedLimit("empty", "row", 800, START, START), START)
+
+
+def test_an_event_that_stands_is_recorded_without_end():
+    assert [is_recorded(STANDING, START + each) for each in (-1, 0, 10**9)] == [False, True, True]
+    record = EventRecord(PowerEventStatus())
+    take(record, 700, event=STANDING)
+    assert record.seconds_to_90_percent == 700.0
+    assert mean_error_percent([minute(10**6, 900.0)], STANDING) == 12.5
 
 
 def test_the_record_goes_on_where_a_status_ends_and_is_bounded():
@@ -72,9 +94,9 @@ def test_the_record_goes_on_where_a_status_ends_and_is_bounded():
         seconds_to_90_percent=12.0,
     )
     record = EventRecord(status)
-    for after_s in (0, 60, 120):
+    for after_s, dropped in ((0, 7), (60, 8), (120, 9)):
         take(record, after_s)
-    assert (len(record.minutes), record.dropped) == (MOST_MINUTES, 9)
+        assert (len(record.minutes), record.dropped) == (MOST_MINUTES, dropped)
     assert record.minutes[-1].start == rfc3339(START + 60, "seconds")
     assert record.seconds_to_90_percent == 12.0
 
@@ -88,6 +110,36 @@ def test_the_time_to_90_percent_is_of_the_whole_reduction_and_counts_the_ramp():
     take(record, 80, 820.0)
     take(record, 90, 700.0)
     assert record.seconds_to_90_percent == 80.0
+
+
+@pytest.mark.parametrize(
+    ("after_s", "drawn", "target", "reached_s"),
+    [
+        (60, 820.0, 800.0, 60.0),
+        (70.26, 820.0, 800.0, 70.3),
+        (599, 820.0, 800.0, 599.0),
+        (600, 820.0, 800.0, None),
+        (70, 820.0, None, None),
+        # There is nothing to reduce.
+        (70, 1_000.0, 1_000.0, None),
+    ],
+)
+def test_the_reduction_is_reached_only_while_the_limit_is_held(after_s, drawn, target, reached_s):
+    record = EventRecord(PowerEventStatus())
+    take(record, after_s, drawn, target=target)
+    assert record.seconds_to_90_percent == reached_s
+
+
+def test_without_a_baseline_no_reduction_is_reached():
+    record = EventRecord(PowerEventStatus())
+    record.take(START + 70, EventReading(1.0, MEASURED, 800.0), EVENT, is_sample=True)
+    assert record.seconds_to_90_percent is None
+
+
+def test_figures_in_percent_have_two_decimals():
+    # The last minute of the limit counts, too.
+    assert mean_error_percent([minute(540, 800.129)], EVENT) == 0.02
+    assert rebound_percent([minute(720, 1_050.129)], EVENT, 1_000.0) == 5.01
 
 
 def test_the_mean_error_is_of_whole_minutes_while_the_limit_was_held():
