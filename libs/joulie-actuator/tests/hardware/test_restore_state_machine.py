@@ -65,7 +65,12 @@ class MortalOs:
         def mortal(*args, **kwargs):
             self._fate.step()
             result = call(*args, **kwargs)
-            self._fate.step()
+            try:
+                self._fate.step()
+            except Killed:
+                if name == "open":
+                    os.close(result)  # as the kernel does
+                raise
             return result
 
         return mortal
