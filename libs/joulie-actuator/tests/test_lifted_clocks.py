@@ -195,6 +195,14 @@ def test_a_limit_is_set_after_the_journal_has_its_original(start, state, clock, 
     assert (peek(state)[KEY].original, peek(state)[KEY].written) == (FREE, 900)
 
 
+def execute_unrecorded(executor, request, monkeypatch):
+    """Carry out a request, and try to record it, on a disk that is full."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        executor.execute(request)
+        executor.check()
+
+
 def test_a_record_that_fails_is_told_once_and_tried_again(start, state, clock, events, monkeypatch):
     executor = start(clock=clock).executor
     executor.execute(by_class(a=1200))
@@ -216,28 +224,19 @@ def test_a_record_that_fails_is_told_once_and_tried_again(start, state, clock, e
 def test_the_record_after_one_that_failed_is_made_at_once(start, state, clock, events, monkeypatch):
     executor = start(clock=clock).executor
     executor.execute(by_class(a=1200))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        executor.execute(by_class())
-        executor.check()
+    execute_unrecorded(executor, by_class(), monkeypatch)
     executor.execute(by_class(a=1200))  # is recorded, and so is all that was not
     executor.check()
     executor.execute(by_class())
     assert (executor.check(), peek(state)) == (None, {})
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        executor.execute(by_class(a=900))
-        executor.check()
+    execute_unrecorded(executor, by_class(a=900), monkeypatch)
     assert len(events.named("journal not written, tried again")) == 2
 
 
 def test_what_is_not_recorded_is_when_the_actuator_stops(start, state, clock, monkeypatch):
     executor = start(clock=clock).executor
     executor.execute(by_class(a=1200))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        executor.execute(by_class())
-        executor.check()
+    execute_unrecorded(executor, by_class(), monkeypatch)
     assert KEY in peek(state)
     assert executor.stop(clock.now)
     assert peek(state) == {}

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from joulie_cli.verbs import power_oversubscribed
+from joulie_core.budget import oversubscription
 from joulie_testing.api import make_node_power_budget, make_power_domain
 from joulie_testing.cli import ago
 
@@ -221,3 +223,7 @@ async def test_a_limit_that_cannot_be_read_hides_no_other(fake_api, cli):
     limited(fake_api, "n1", "a")
     limited(fake_api, "n2", "a", limit_watts="many")
     assert [each.split()[0] for each in (await cli("power", "a")).out.splitlines() if each.startswith("n")] == ["n1"]
+
+
+def test_a_breaker_is_warm_from_the_damage_on_that_the_operator_withdraws_limits_at():
+    assert 100 * oversubscription.WARM == power_oversubscribed._WARM_PCT

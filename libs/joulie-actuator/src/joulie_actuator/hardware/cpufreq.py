@@ -18,6 +18,7 @@ from joulie_actuator.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_actuator.hardware.sysfs import SysfsKnob, SysfsTree, parse_cpu_list
 from joulie_actuator.hardware.topology import CPU_ROOT, Topology
 from joulie_core.control.throttle_plan import CpuCore, FreqPolicy
+from joulie_core.units import KHZ_PER_MHZ
 
 #: Prefix of the keys of all knobs here. They name the lowest CPU of a policy, online or not: the number of its
 #: directory is that of the CPU which came online first.
@@ -30,7 +31,6 @@ _CPU: Final = re.compile(r"cpu\d+")
 _THERMAL: Final = "class/thermal"
 _COOLER: Final = re.compile(r"cooling_device\d+")
 _CPUFREQ_COOLER: Final = re.compile(r"cpufreq-cpu(\d+)|(?:thermal-)?cpufreq-.*")
-_KHZ_PER_MHZ: Final = 1000
 #: The coarsest step of a clock: Intel's bus clock, 100 MHz; drivers round requests down to it where they round at all.
 _STEP_KHZ: Final = 100_000
 #: Drivers that are one family in two modes of operation.
@@ -226,7 +226,7 @@ def read_base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
     """Return the base frequency, from intel_pstate's own file or from ACPI's nominal frequency in MHz."""
     base_khz = tree.read_known(f"{path}/base_frequency")
     nominal_mhz = tree.read_known(f"{CPU_ROOT}/cpu{cpu}/acpi_cppc/nominal_freq")
-    return base_khz or (nominal_mhz * _KHZ_PER_MHZ if nominal_mhz else None)
+    return base_khz or (nominal_mhz * KHZ_PER_MHZ if nominal_mhz else None)
 
 
 def _word(tree: SysfsTree, path: str) -> str:

@@ -36,10 +36,8 @@ def raise_state(found: OversubscriptionView) -> Cell:
     text = f"{state} up to {total_watts(found.permitted_watts)}: {found.reason}; nodes fall back to "
     text += f"{total_watts(found.fallback_watts)}; {found.breaker_damage_percent:.0f} % of what trips the breaker"
     if found.assumed_damage_percent:
-        text += (
-            f" ({found.counted_damage_percent:.0f} % counted, {found.assumed_damage_percent:.0f} % assumed of a time "
-        )
-        text += "that was not seen)"
+        counted, assumed = found.counted_damage_percent, found.assumed_damage_percent
+        text += f" ({counted:.0f} % counted, {assumed:.0f} % assumed of a time that was not seen)"
     return Cell(text, "" if found.raised else _WARNING)
 
 

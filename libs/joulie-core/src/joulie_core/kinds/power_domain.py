@@ -271,6 +271,11 @@ class OversubscriptionStatus(Model):
     reason: Text
     """Why limits are raised or not."""
 
+    @property
+    def counted_damage_percent(self) -> float:
+        """Part of `breaker_damage_percent` that was counted."""
+        return self.breaker_damage_percent - self.assumed_damage_percent
+
 
 class PowerDomainStatus(Model):
     """State of the domain. Watts are rounded to the side that shows less room."""

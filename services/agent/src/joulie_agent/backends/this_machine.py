@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from joulie_actuator.client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
 from joulie_actuator.reasons import Reason
@@ -13,8 +12,7 @@ from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
 from joulie_core.hardware.inventory import Inventory
-
-_KHZ_PER_MHZ: Final = 1000
+from joulie_core.units import KHZ_PER_MHZ
 
 
 @asynccontextmanager
@@ -44,7 +42,7 @@ async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIt
 
 
 def _tuning(settings: AgentSettings) -> CpuTuning:
-    uncore_max_khz = settings.eco_uncore_max_freq_mhz * _KHZ_PER_MHZ
+    uncore_max_khz = settings.eco_uncore_max_freq_mhz * KHZ_PER_MHZ
     return CpuTuning(epp=settings.eco_energy_performance_preference, uncore_max_khz=uncore_max_khz or None)
 
 

@@ -9,8 +9,8 @@ from joulie_actuator.hardware.cpuinfo import HostFacts
 from joulie_actuator.hardware.knob import LOWEST_CAP_SHARE
 from joulie_core.hardware.inventory import CpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import CpuCapRange, CpuHardware, Exactness, FrequencyLandmarks, MemoryHardware
+from joulie_core.units import KHZ_PER_MHZ
 
-_KHZ_PER_MHZ: Final = 1000
 _MHZ_PER_GHZ: Final = 1000
 
 
@@ -72,4 +72,4 @@ def _landmarks(facts: HostFacts, spec: CpuSpec | None) -> FrequencyLandmarks | N
 
 
 def _mhz(khz: int | None) -> float | None:
-    return khz / _KHZ_PER_MHZ if khz else None
+    return khz / KHZ_PER_MHZ if khz else None

@@ -10,7 +10,7 @@ from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.protocol import SetCpuClasses
 from joulie_actuator.replies import CpuClassesReport, ErrorReply
 from joulie_api.failure_log import FailureLog
-from joulie_containers.resources.renewal import NO_ACTUATOR, RENEWALS, RETRY_S, Renewal, RequestExecutor
+from joulie_containers.resources.renewal import NO_ACTUATOR, RENEWALS, RETRY_S, Renewal, RequestExecutor, problem_of
 from joulie_core.containers.idset import Cpus
 from joulie_core.kinds.cpu_class import CpuClassSpec
 
@@ -96,10 +96,10 @@ class CpuClassController:
                 return self._lease_s / RENEWALS if self._in_use else None
             case CpuClassesReport(failure=HardwareFailure(message=problem)):
                 self._note(reply.classes)
-            case HardwareFailure(message=problem) | ErrorReply(message=problem):
-                self.in_force = {}
             case _:
-                problem = f"unexpected reply {type(reply).__name__}"
+                if isinstance(reply, HardwareFailure | ErrorReply):
+                    self.in_force = {}
+                problem = problem_of(reply)
         self._in_use = True
         self._failures.failed(problem)
         return RETRY_S

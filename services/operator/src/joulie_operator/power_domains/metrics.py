@@ -168,7 +168,7 @@ def _damage(shown: Iterable[tuple[str, DomainState]]) -> Iterator[tuple[tuple[st
     for name, each in shown:
         found = each.status.oversubscription
         if found is not None:
-            yield (name, "counted"), (found.breaker_damage_percent - found.assumed_damage_percent) / _PERCENT
+            yield (name, "counted"), found.counted_damage_percent / _PERCENT
             yield (name, "assumed"), found.assumed_damage_percent / _PERCENT
 
 

@@ -100,7 +100,7 @@ def _raised(found: OversubscriptionStatus) -> RaisedBar:
         raised=found.raised,
         permitted_watts=round(found.permitted_watts),
         fallback_watts=_whole(found.fallback_watts),
-        counted_percent=round(found.breaker_damage_percent - found.assumed_damage_percent),
+        counted_percent=round(found.counted_damage_percent),
         reason=found.reason,
     )
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from joulie_core.units import KHZ_PER_MHZ
 from joulie_testing.agent.machine_spec import MachineSpec
 
 _OWN: Final = ("performance", "powersave")
 _COMMON: Final = ("conservative", "ondemand", "userspace", "powersave", "performance", "schedutil")
-_KHZ_PER_MHZ: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +64,5 @@ def table_khz(spec: MachineSpec, highest_khz: int) -> tuple[int, ...]:
         return ()
     if spec.frequencies_khz:
         return tuple(sorted(spec.frequencies_khz, reverse=True))
-    nominal = (spec.nominal_mhz or 0) * _KHZ_PER_MHZ or (highest_khz + spec.lowest_khz) // 2
+    nominal = (spec.nominal_mhz or 0) * KHZ_PER_MHZ or (highest_khz + spec.lowest_khz) // 2
     return tuple(sorted({highest_khz, nominal, (nominal + spec.lowest_khz) // 2, spec.lowest_khz}, reverse=True))
