@@ -2,11 +2,13 @@
 
 import pytest
 
+from joulie_api.node_pods import ACTIVE_PODS
 from joulie_core import labels
-from joulie_testing.api import make_node, make_power_domain
+from joulie_testing.api import make_node, make_pod, make_power_domain
 
 _CPU = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
 _SLEEP = {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "200ms"}
+_LIFT = {"LIFT_CLASS_LIMITS": "true"}
 _DOMAINS = {"POWER_DOMAINS": "Observe"}
 
 
@@ -39,6 +41,25 @@ async def test_nodes_are_listed_and_watched_once(cluster, env, selector):
     await cluster.until(lambda: cluster.view("n1") and cluster.api.watches("Node"))
     assert opened(cluster, "Node") == {"list": [(selector, "")], "watch": [(selector, "")]}
     assert (cluster.target("other"), cluster.twin("other"), cluster.labels("other")) == (None, None, (None, None))
+
+
+@pytest.mark.parametrize("env", [{}, _LIFT, _SLEEP, _SLEEP | _LIFT], ids=["neither", "lifting", "sleep", "both"])
+async def test_pods_are_listed_and_watched_once(cluster, env):
+    cluster.api.put(make_node("n1", **_CPU))
+    cluster.start(**env)
+    await cluster.until(lambda: cluster.view("n1") and cluster.api.watches("Pod"))
+    assert opened(cluster, "Pod") == {"list": [("", ACTIVE_PODS)], "watch": [("", ACTIVE_PODS)]}
+
+
+async def test_a_pod_that_cannot_be_read_is_set_aside_once_and_others_count(cluster):
+    cluster.api.put_all([make_node("n1", **_CPU), make_node("n2", **_CPU)])
+    cluster.api.put(make_pod("odd", node="n1", cpu="lots"))
+    cluster.api.put(make_pod("good", node="n2", cpu=1, workload_class="performance"))
+    operator = cluster.start(**_SLEEP, **_LIFT)
+    await cluster.until(lambda: cluster.view("n1") and cluster.view("n2"))
+    metrics = await operator.metrics()
+    assert 'joulie_objects_set_aside{resource="pods"} 1.0' in metrics
+    assert 'joulie_invalid_input_total{source="pods"} 1.0' in metrics
 
 
 @pytest.mark.parametrize("env", [{}, _SLEEP, _DOMAINS], ids=["neither", "sleep", "domains"])

@@ -18,8 +18,6 @@ from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.elected import elector_of
 from joulie_api.metrics import NodeSeriesCollector
-from joulie_api.reflector import LocalCopy, Reflector
-from joulie_api.resources import NODES
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.held_devices import DeviceReport
 from joulie_core.kinds.node_twin import ServerMeasurement
@@ -27,6 +25,7 @@ from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
 from joulie_core.twin.server_power import server_measurement
 from joulie_operator.class_limits.build import LiftingSurroundings, build_limit_lifting
+from joulie_operator.class_limits.pods import awaited_gpus
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
 from joulie_operator.events import Recorder, UnknownClasses
@@ -47,7 +46,8 @@ from joulie_operator.savings.controller import SavingsController
 from joulie_operator.settings import OperatorSettings, PowerDomainsMode
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics, families
-from joulie_operator.sleep.nodes import WatchedNode, read_node
+from joulie_operator.sleep.nodes import read_node
+from joulie_operator.sleep.pods import read_pod
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
 from joulie_operator.sources import Polled, build_facility, build_power_sources, poll_forever
@@ -55,7 +55,7 @@ from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.ui.domains import bars_of
 from joulie_operator.ui.feed import LiveFeed
 from joulie_operator.ui.server import PageServer
-from joulie_operator.watches import watch
+from joulie_operator.watches import Readers, watch
 from joulie_operator.workqueue import PlanTrigger, WorkQueue
 
 SERVICE: Final = "joulie-operator"
@@ -101,8 +101,12 @@ class Operator:
             per_second=settings.events_per_second,
             on_write=self._metrics.on_write,
         )
-        seen_nodes = Reflector(client, NODES, read_node) if settings.sleep_enabled else None
-        self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod, seen_nodes)
+        readers = Readers(
+            node_for_sleep=read_node if settings.sleep_enabled else None,
+            pod_for_sleep=read_pod if settings.sleep_enabled else None,
+            awaited_gpus=awaited_gpus if settings.lift_class_limits else None,
+        )
+        self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod, readers)
         policy = build_policy(settings.policy_type, dict(settings))
         self._queue = WorkQueue()
         self._trigger = PlanTrigger(self._queue, follows_demand=policy.follows_demand)
@@ -118,7 +122,7 @@ class Operator:
         self._published = PublishedState(
             self._watches.targets.store, self._watches.twins.store, clock=self._clock, wall=time.time
         )
-        lifting_around = LiftingSurroundings(client, self._watches, self._cluster, self._published, self._queue.add)
+        lifting_around = LiftingSurroundings(self._watches, self._cluster, self._published, self._queue.add)
         self._lifting = build_limit_lifting(settings, app, lifting_around, self._elector.is_leading)
         self._planner = NodePlanner(
             self._cluster,
@@ -154,7 +158,7 @@ class Operator:
             max_in_flight=settings.write_concurrency,
         )
         self._reconciler = self._build_reconciler()
-        self._sleep = self._build_sleep(client, seen_nodes) if seen_nodes is not None else None
+        self._sleep = self._build_sleep(client)
         self._savings = self._build_savings(client) if settings.savings_enabled else None
         around = PowerDomainSurroundings(
             client,
@@ -193,8 +197,7 @@ class Operator:
             self._app.report(reflector)
         self._app.spawn("watch claims", self._watches.claims.run())
         for reflector in self._watches.all:
-            work = self._watches.run_pods() if reflector is self._watches.pods else reflector.run()
-            self._app.watch(reflector, work=work)
+            self._app.watch(reflector, work=self._watches.run(reflector))
         for source in self._power:
             self._poll("poll power", source)
         if self._facility is not None:
@@ -306,9 +309,12 @@ class Operator:
             wall=time.time,
         )
 
-    def _build_sleep(self, client: KubeClient, nodes: LocalCopy[WatchedNode]) -> SleepController:
-        """Return the controller of sleeping nodes, and start its watches."""
-        watches = SleepWatches(client, nodes, self._watches.bmcs)
+    def _build_sleep(self, client: KubeClient) -> SleepController | None:
+        """Return the controller of sleeping nodes, and start its watches; None without sleep."""
+        nodes, pods = self._watches.node_watch.for_sleep, self._watches.pod_watch.for_sleep
+        if nodes is None or pods is None:
+            return None
+        watches = SleepWatches(client, nodes, pods, self._watches.bmcs)
         for reflector in watches.own:
             self._app.report(reflector)
             self._app.spawn(f"watch {reflector.name}", reflector.run())

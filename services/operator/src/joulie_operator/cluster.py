@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 from joulie_api.failures import Failures
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import LocalCopy
 from joulie_core import labels
 from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.hardware.density import Density, density
@@ -94,7 +94,7 @@ class Cluster:
         self,
         inventory: Inventory,
         *,
-        pods: Reflector[Any],
+        pods: LocalCopy[Any],
         on_change: ChangeListener,
         failures: Failures,
         reserved_key: str = labels.RESERVED,

@@ -16,7 +16,6 @@ from joulie_core.node import Node
 from joulie_operator.class_limits.lifting import MOST_REQUESTS, ClassLimitLifting
 from joulie_operator.class_limits.metrics import lifting_families
 from joulie_operator.class_limits.nodes import GpuNodes
-from joulie_operator.class_limits.pods import WaitingPod
 from joulie_operator.cluster import Cluster
 from joulie_operator.pods import PodSummary
 from joulie_operator.published import PublishedTarget
@@ -32,8 +31,12 @@ def node(name, gpus, model="NVIDIA H100 80GB HBM3", **labels):
     return Node(NodeName(name), labels=hardware | labels, allocatable=allocatable)
 
 
+def waiting_for(request):
+    return PodSummary(None, performance=True, cpu_cores=1.0, gpus=1.0, awaited_gpus=request)
+
+
 class Pods:
-    """Stands for the watch of pods without a node."""
+    """Stands for the watch of pods."""
 
     def __init__(self):
         self.store, self.invalid, self.stale = {}, {}, False
@@ -45,7 +48,7 @@ class Pods:
         return self.stale
 
     def put(self, key, request):
-        old, new = self.store.get(key), None if request is None else WaitingPod(request)
+        old, new = self.store.get(key), None if request is None else waiting_for(request)
         if new is None:
             self.store.pop(key)
         else:

@@ -1,4 +1,4 @@
-"""Pods without a node, as they are read."""
+"""The GPUs that pods without a node wait for."""
 
 import msgspec
 import pytest
@@ -6,7 +6,8 @@ import pytest
 from joulie_core.class_caps.waiting import GpuRequest
 from joulie_core.labels import POWER_PROFILE, WORKLOAD_CLASS
 from joulie_core.pod import Requirement, SelectorOperator, Term
-from joulie_operator.class_limits.pods import WaitingPodDecoder
+from joulie_operator.class_limits.pods import awaited_gpus
+from joulie_operator.pods import PodDecoder
 
 GPU = "nvidia.com/gpu"
 
@@ -22,7 +23,7 @@ def pod(workload_class="performance", limits=None, **spec):
 
 
 def read(found, claimed_gpus=lambda _pod: 0.0):
-    return WaitingPodDecoder(claimed_gpus)(msgspec.json.encode(found)).request
+    return PodDecoder(None, claimed_gpus, awaited_gpus)(msgspec.json.encode(found)).awaited_gpus
 
 
 def test_a_performance_pod_waits_for_its_gpus():
@@ -30,8 +31,12 @@ def test_a_performance_pod_waits_for_its_gpus():
 
 
 def test_equal_pods_are_one_object():
-    decoder = WaitingPodDecoder()
+    decoder = PodDecoder(awaited_gpus=awaited_gpus)
     assert decoder(msgspec.json.encode(pod())) is decoder(msgspec.json.encode(pod()))
+
+
+def test_nothing_is_read_of_it_without_a_reader_of_it():
+    assert PodDecoder()(msgspec.json.encode(pod())).awaited_gpus is None
 
 
 @pytest.mark.parametrize("workload_class", ["standard", None])

@@ -14,8 +14,9 @@ from services.operator.tests.sleep.sleep_objects import controlled_by
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
+from joulie_api.node_pods import ACTIVE_PODS
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_BMCS, NODES
+from joulie_api.resources import NODE_BMCS, NODES, PODS
 from joulie_api.wire import decode_kind
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
@@ -25,6 +26,7 @@ from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.nodes import read_node
+from joulie_operator.sleep.pods import read_pod
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
 from joulie_testing.api import make_node, make_pod
@@ -305,7 +307,8 @@ async def world(fake_api, tmp_path):
         kubeconfig=str(fake_api.kubeconfig(tmp_path)), user_agent="joulie-operator"
     ) as client:
         nodes, bmcs = Reflector(client, NODES, read_node), Reflector(client, NODE_BMCS, decode_kind(NodeBMC))
-        watches = SleepWatches(client, nodes, bmcs)
+        pods = Reflector(client, PODS, read_pod, field_selector=ACTIVE_PODS)
+        watches = SleepWatches(client, nodes, pods, bmcs)
         tasks = [asyncio.create_task(each.run()) for each in watches.all]
         try:
             async with asyncio.timeout(10):

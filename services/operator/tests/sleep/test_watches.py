@@ -6,19 +6,20 @@ from types import SimpleNamespace
 from services.operator.tests.sleep.sleep_objects import owned_pod, seen_bmc
 
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_BMCS, NODES
+from joulie_api.resources import NODE_BMCS, NODES, PODS
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeBMC
 from joulie_operator.sleep.nodes import read_node
+from joulie_operator.sleep.pods import read_pod
 from joulie_operator.sleep.watches import SleepWatches
 
 NAMES = (
-    "pods for sleep",
     "daemonsets.apps",
     "nodesleeppolicies.joulie.io",
     "persistentvolumeclaims",
     "persistentvolumes",
     "nodes",
+    "pods",
     "nodebmcs.joulie.io",
 )
 
@@ -114,7 +115,8 @@ async def test_pods_are_unknown_only_while_there_is_one_of_which_no_version_coul
 def test_a_nodebmc_is_unread_where_no_version_of_it_could_be_read(fake_client):
     known = seen_bmc("n1")
     bmcs = SimpleNamespace(store={"n1": known}, invalid={"n1": "newer version", "n2": "only version"})
-    seen = SleepWatches(fake_client, Reflector(fake_client, NODES, read_node), bmcs).seen()
+    nodes, pods = Reflector(fake_client, NODES, read_node), Reflector(fake_client, PODS, read_pod)
+    seen = SleepWatches(fake_client, nodes, pods, bmcs).seen()
     assert (seen.bmcs, seen.unread_bmcs) == ({"n1": known}, {"n2"})
 
 
@@ -131,14 +133,14 @@ async def test_a_pod_is_told_of_each_time_that_it_begins_to_wait(world):
 
 async def test_each_watch_that_must_not_be_believed_is_named_with_the_reason(fake_client):
     bmcs = Reflector(fake_client, NODE_BMCS, decode_kind(NodeBMC))
-    nodes = Reflector(fake_client, NODES, read_node)
-    watches = SleepWatches(fake_client, nodes, bmcs)
-    assert [each.name for each in watches.own] == list(NAMES[:-2]), "those of nodes and NodeBMCs are the operator's"
+    nodes, pods = Reflector(fake_client, NODES, read_node), Reflector(fake_client, PODS, read_pod)
+    watches = SleepWatches(fake_client, nodes, pods, bmcs)
+    assert [each.name for each in watches.own] == list(NAMES[:-3]), "the others are of the operator"
     assert watches.stale_reason() == "; ".join(f"{name}: first list not complete" for name in NAMES)
-    running = [asyncio.create_task(each.run()) for each in (nodes, *watches.own)]
+    running = [asyncio.create_task(each.run()) for each in (nodes, pods, *watches.own)]
     try:
         async with asyncio.timeout(10):
-            for each in (nodes, *watches.own):
+            for each in (nodes, pods, *watches.own):
                 await each.wait_synced()
         assert watches.stale_reason() == "nodebmcs.joulie.io: first list not complete"
         running.append(asyncio.create_task(bmcs.run()))

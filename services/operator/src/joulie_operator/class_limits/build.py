@@ -1,20 +1,16 @@
-"""Builds what lifts limits by class, with its watch."""
+"""Builds what lifts limits by class."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from joulie_api.app import App
-from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
-from joulie_api.reflector import Reflector
-from joulie_api.resources import PODS
 from joulie_core.class_caps.waiting import DEFAULT_RULE
 from joulie_core.names import NodeName
 from joulie_operator.class_limits.lifting import ClassLimitLifting
 from joulie_operator.class_limits.metrics import lifting_families
 from joulie_operator.class_limits.nodes import GpuNodes
-from joulie_operator.class_limits.pods import WITHOUT_NODE, WaitingPodDecoder
 from joulie_operator.cluster import Cluster
 from joulie_operator.published_state import PublishedState
 from joulie_operator.settings import OperatorSettings
@@ -25,7 +21,6 @@ from joulie_operator.watches import OperatorWatches
 class LiftingSurroundings:
     """Parts of the operator that the decision depends on."""
 
-    client: KubeClient
     watches: OperatorWatches
     cluster: Cluster
     published: PublishedState
@@ -36,7 +31,7 @@ class LiftingSurroundings:
 def build_limit_lifting(
     settings: OperatorSettings, app: App, around: LiftingSurroundings, is_leading: Callable[[], bool]
 ) -> ClassLimitLifting | None:
-    """Start the watch of pods without a node, and return what is to be run; None where limits are never lifted.
+    """Return what is to be run; None where limits are never lifted.
 
     Args:
         settings: of the operator.
@@ -46,22 +41,10 @@ def build_limit_lifting(
     """
     if not settings.lift_class_limits:
         return None
-    claims = around.watches.claims
-    # Pods are watched a second time: the other watch keeps less of each, and has those with nodes.
-    pods = Reflector(
-        around.client, PODS, WaitingPodDecoder(claims.gpus), field_selector=WITHOUT_NODE, name="pods without a node"
-    )
-
-    async def watch_pods() -> None:
-        await claims.wait_settled()
-        await pods.run()
-
-    app.report(pods)
-    app.spawn("watch pods without a node", watch_pods())
     clock = asyncio.get_running_loop().time
     rule = replace(DEFAULT_RULE, hold_s=settings.class_limits_lifted_for, spare_pct=settings.class_limits_spare_pct)
     lifting = ClassLimitLifting(
-        pods,
+        around.watches.pods,
         GpuNodes(around.cluster, app.failures),
         around.published,
         around.changed,

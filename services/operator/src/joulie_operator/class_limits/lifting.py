@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 import structlog
 
 from joulie_api.failures import Failures
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import LocalCopy
 from joulie_core.class_caps.waiting import (
     DEFAULT_RULE,
     UNKNOWN_REQUEST,
@@ -24,7 +24,7 @@ from joulie_core.class_caps.waiting import (
 )
 from joulie_core.names import NodeName
 from joulie_operator.class_limits.nodes import GpuNodes
-from joulie_operator.class_limits.pods import WaitingPod
+from joulie_operator.pods import PodSummary
 from joulie_operator.published_state import PublishedState
 
 #: Between two looks at the pods that wait.
@@ -40,7 +40,7 @@ class ClassLimitLifting:
     """The nodes whose limits by class are lifted.
 
     Args:
-        pods: the pods without a node.
+        pods: all pods that have not ended.
         nodes: the nodes with GPUs.
         published: what is published for them.
         changed: called for each node whose target has to change.
@@ -51,7 +51,7 @@ class ClassLimitLifting:
 
     def __init__(
         self,
-        pods: Reflector[WaitingPod],
+        pods: LocalCopy[PodSummary],
         nodes: GpuNodes,
         published: PublishedState,
         changed: Callable[[NodeName], None],
@@ -116,8 +116,8 @@ class ClassLimitLifting:
         store = self._pods.store
         for key, since_s in self._since.items():
             pod = store.get(key)
-            if pod is not None and pod.request is not None and now - since_s >= self._rule.grace_s:
-                yield pod.request
+            if pod is not None and pod.awaited_gpus is not None and now - since_s >= self._rule.grace_s:
+                yield pod.awaited_gpus
         yield from (UNKNOWN_REQUEST for key in self._pods.invalid if key not in store)
 
     def _report(self, before: LiftedNodes) -> None:
@@ -132,8 +132,8 @@ class ClassLimitLifting:
         if back:
             _log.info("limits by class back", nodes=len(back))
 
-    def _on_pod(self, key: str, _old: WaitingPod | None, new: WaitingPod | None) -> None:
-        if new is None or new.request is None:
+    def _on_pod(self, key: str, _old: PodSummary | None, new: PodSummary | None) -> None:
+        if new is None or new.awaited_gpus is None:
             self._since.pop(key, None)
         else:
             self._since.setdefault(key, self._clock())

@@ -11,7 +11,7 @@ def lifting_families(*, waiting: int, lifted_nodes: int) -> Iterable[Metric]:
     """Yield the series."""
     yield gauge(
         "joulie_operator_class_limit_waiting_pods",
-        "Performance pods that wait for GPUs, and pods without a node that cannot be read.",
+        "Performance pods that wait for GPUs, and pods of which no version could be read.",
         (),
         [((), waiting)],
     )

@@ -1,18 +1,15 @@
-"""Pods without a node, as the decision to lift limits by class reads them.
+"""The GPUs that a pod without a node waits for, as the decision to lift limits by class reads them.
 
 Guarantees that a pod whose class is not known, and one of which it is not known which GPUs it requests, counts as a
 performance pod that any node with GPUs could take.
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.decoding import decode
-from joulie_api.pod_reader import read_pod
+from joulie_api.pod_reader import DemandingPod
 from joulie_api.wire import decode_pod
 from joulie_core.class_caps.waiting import GpuRequest
 from joulie_core.demand import WorkloadClass
@@ -20,21 +17,7 @@ from joulie_core.pod import Pod, Term
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_operator.cluster import OWN_LABELS
 
-#: Field selector of the pods that have no node and have not ended.
-WITHOUT_NODE: Final = "spec.nodeName=,status.phase=Pending"
-#: Requests that are kept, so that equal ones are one object; clusters have some hundred kinds of pods.
-_KEPT: Final = 4096
 _CLASSES: Final = (None, *WorkloadClass)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPod:
-    """A pod without a node; `request` is None where nothing is to be lifted for it."""
-
-    request: GpuRequest | None
-
-
-_LIFTS_NOTHING: Final = WaitingPod(None)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -48,28 +31,25 @@ class _Pod(msgspec.Struct):
 _GATES: Final = msgspec.json.Decoder(_Pod)
 
 
-class WaitingPodDecoder:
-    """A decoder of pods without a node; `claimed_gpus` tells the GPUs of their claims."""
+def awaited_gpus(found: DemandingPod, raw: bytes) -> GpuRequest | None:
+    """Return what a pod waits for that limits are lifted for; None where there is nothing.
 
-    def __init__(self, claimed_gpus: ClaimedGpus = no_claims) -> None:
-        self._claimed_gpus = claimed_gpus
+    Args:
+        found: the pod.
+        raw: the same, as it was received.
 
-    def __call__(self, raw: bytes) -> WaitingPod:
-        """Decode a pod.
-
-        Raises:
-            DecodeError: not a Pod, or one with more parts than are read.
-            QuantityError: a quantity of it cannot be read.
-        """
-        found = read_pod(raw, self._claimed_gpus)
-        known_standard = found.annotation in _CLASSES and found.demand.workload_class is WorkloadClass.STANDARD
-        if found.node or known_standard or not found.demand.gpus:
-            return _LIFTS_NOTHING
-        pod, gates = decode_pod(raw), decode(_GATES.decode, raw, "Pod")
-        # kube-scheduler does not look for a node for one with gates, and none is found for one that is deleted.
-        if pod.deleting or (gates.spec and gates.spec.scheduling_gates):
-            return _LIFTS_NOTHING
-        return _kept(_request(pod, with_claims=found.with_claims))
+    Raises:
+        DecodeError: not a Pod, or one with more parts than are read.
+        QuantityError: a quantity of it cannot be read.
+    """
+    known_standard = found.annotation in _CLASSES and found.demand.workload_class is WorkloadClass.STANDARD
+    if found.node or known_standard or not found.demand.gpus:
+        return None
+    pod, gates = decode_pod(raw), decode(_GATES.decode, raw, "Pod")
+    # kube-scheduler does not look for a node for one with gates, and none is found for one that is deleted.
+    if pod.deleting or (gates.spec and gates.spec.scheduling_gates):
+        return None
+    return _request(pod, with_claims=found.with_claims)
 
 
 def _request(pod: Pod, *, with_claims: bool) -> GpuRequest:
@@ -87,8 +67,3 @@ def _lasting(terms: tuple[Term, ...] | None) -> tuple[Term, ...] | None:
         term.expressions and not (rest.expressions or rest.fields) for term, rest in zip(terms, left, strict=True)
     )
     return None if asked_no_more else tuple(left)
-
-
-@lru_cache(maxsize=_KEPT)
-def _kept(request: GpuRequest) -> WaitingPod:
-    return WaitingPod(request)

@@ -1,7 +1,6 @@
-"""Watches of the decision about sleep.
+"""The objects that the decision about sleep reads.
 
-Pods are watched a second time: the operator's own watch keeps less of them. Its watch of nodes has all of the cluster,
-since the limit of a zone counts all of its nodes.
+Nodes are all of the cluster, since the limit of a zone counts all of its nodes.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,20 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from joulie_api.client import KubeClient
-from joulie_api.node_pods import ACTIVE_PODS
 from joulie_api.reflector import LocalCopy, Reflector
 from joulie_api.resources import (
     DAEMON_SETS,
     NODE_SLEEP_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
-    PODS,
 )
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet, read_daemon_set
 from joulie_operator.sleep.nodes import WatchedNode
-from joulie_operator.sleep.pods import WatchedPod, read_pod
+from joulie_operator.sleep.pods import WatchedPod
 from joulie_operator.sleep.volumes import WatchedClaim, WatchedVolume, read_claim, read_volume
 
 
@@ -44,16 +41,21 @@ class WatchedCluster:
 
 
 class SleepWatches:
-    """The watches; `own` are not started, and `nodes` and `bmcs` are watches of the operator."""
+    """The watches; `own` are not started, the others are watches of the operator."""
 
-    def __init__(self, client: KubeClient, nodes: LocalCopy[WatchedNode], bmcs: LocalCopy[Versioned[NodeBMC]]) -> None:
-        pods = Reflector(client, PODS, read_pod, field_selector=ACTIVE_PODS, name="pods for sleep")
+    def __init__(
+        self,
+        client: KubeClient,
+        nodes: LocalCopy[WatchedNode],
+        pods: LocalCopy[WatchedPod],
+        bmcs: LocalCopy[Versioned[NodeBMC]],
+    ) -> None:
         daemon_sets = Reflector(client, DAEMON_SETS, read_daemon_set)
         policies = Reflector(client, NODE_SLEEP_POLICIES, decode_kind(NodeSleepPolicy))
         claims = Reflector(client, PERSISTENT_VOLUME_CLAIMS, read_claim)
         volumes = Reflector(client, PERSISTENT_VOLUMES, read_volume)
-        self.own: tuple[Reflector[Any], ...] = (pods, daemon_sets, policies, claims, volumes)
-        self.all: tuple[LocalCopy[Any], ...] = (*self.own, nodes, bmcs)
+        self.own: tuple[Reflector[Any], ...] = (daemon_sets, policies, claims, volumes)
+        self.all: tuple[LocalCopy[Any], ...] = (*self.own, nodes, pods, bmcs)
         self._pods = pods
         self._bmcs = bmcs
         self._stores = (nodes.store, pods.store, daemon_sets.store, bmcs.store, policies.store)
