@@ -6,8 +6,9 @@
 etcd, kube-apiserver, one operator, two agents for all nodes and the simulator that is their hardware, all on this
 machine. A cut takes 30 % of what all nodes may draw; all is raised again before the next one. A round has a lower limit
 of the PowerDomain, a PowerEvent that starts when it is created, and one that was created before its start. `in force`
-of a node is the time from just before the write, or from the start of the last, until a watch of NodePowerBudgets shows
-that its agent has read the lower limit back. `sum of caps` is when the simulator's own sum is within the limit, by a
+of a node is the time from just before the write, or from the start of the last, until a watch of NodePowerBudgets first
+shows that its agent has read back the limit of the end of the cut, or less; `asked` is the same for what the operator
+has written. `sum of caps` is when the simulator's own sum is within the limit, by a
 look each half second. CPU is that of the processes, from then until the last node. Exit code 1 where a limit of the
 project is missed.
 """
@@ -76,8 +77,11 @@ class Bench:
         self.most_w = nodes * _NODE_W
         self._budgets = Reflector(client, NODE_POWER_BUDGETS, decode_kind(NodePowerBudget))
         self._budgets.subscribe(self._on_budget)
-        #: When a node's agent confirmed what it is asked for now, by the node's name.
-        self.confirmed_s: dict[str, float] = {}
+        #: Nodes whose agents have confirmed what they are asked for now.
+        self.confirmed: set[str] = set()
+        #: Of the cut under way, by node: when which watts were asked, and when which were in force.
+        self._asked: dict[str, list[tuple[float, float]]] = {}
+        self._in_force: dict[str, list[tuple[float, float]]] = {}
         self._nodes = nodes
         self.met = True
 
@@ -86,12 +90,16 @@ class Bench:
     ) -> None:
         if new is None:
             return
-        spec, status = new.model.spec, new.model.status
+        spec, status, now = new.model.spec, new.model.status, time.monotonic()
+        if spec.limit_watts is not None:
+            self._asked.setdefault(key, []).append((now, spec.limit_watts))
+        if status.in_force_watts is not None:
+            self._in_force.setdefault(key, []).append((now, status.in_force_watts))
         held = status.in_force_watts is not None or spec.limit_watts is None
         if status.sequence == spec.sequence and not status.refused and held:
-            self.confirmed_s[key] = time.monotonic()
+            self.confirmed.add(key)
         else:
-            self.confirmed_s.pop(key, None)
+            self.confirmed.discard(key)
 
     async def put_tree(self) -> None:
         """Label the nodes, create the domains without a need for limits, and wait until all nodes have answered."""
@@ -130,7 +138,7 @@ class Bench:
         try:
             print(f"{self._nodes} nodes, root of {self.most_w:,} W in {_RACKS} racks", flush=True)
             await self.put_tree()
-            await self._until(lambda: len(self.confirmed_s) == self._nodes, "every node has answered", 600)
+            await self._until(lambda: len(self.confirmed) == self._nodes, "every node has answered", 600)
             limit_w = _CUT * self.most_w
             for number in range(1, cuts + 1):
                 start = self._now()
@@ -155,13 +163,16 @@ class Bench:
         return sum(each.model.spec.limit_watts or _NODE_W for each in self._budgets.store.values())
 
     def _all_raised(self) -> bool:
-        return len(self.confirmed_s) == self._nodes and self._limits_w() > 0.99 * self.most_w
+        return len(self.confirmed) == self._nodes and self._limits_w() > 0.99 * self.most_w
 
     async def _call_off(self) -> None:
         await self._client.delete(POWER_EVENTS, _EVENT)
         await self._until(self._all_raised, "limits raised again", 600)
 
     def _now(self) -> _Start:
+        """Begin a cut."""
+        self._asked.clear()
+        self._in_force.clear()
         return _Start(time.monotonic(), self._cpu_s())
 
     async def _cut(self, name: str, start: _Start) -> None:
@@ -170,24 +181,30 @@ class Bench:
         held_s: float | None = None
 
         def is_done() -> bool:
-            later = [at for at in self.confirmed_s.values() if at > began]
-            return len(later) == self._nodes and self._limits_w() <= limit_w
+            return len(self.confirmed) == self._nodes and self._limits_w() <= limit_w
 
         while not is_done():
             if time.monotonic() - began > 300:
-                raise SystemExit(f"after 300 s {len(self.confirmed_s)} nodes have confirmed")
+                raise SystemExit(f"after 300 s {len(self.confirmed)} nodes have confirmed")
             await asyncio.sleep(0.5)
             if held_s is None and await self.sum_w() <= limit_w:
                 held_s = time.monotonic() - began
-        times = np.array([at - began for at in self.confirmed_s.values()])
+        asked, times = self._first(self._asked, began), self._first(self._in_force, began)
         spent = {process: after - start.cpu_s.get(process, 0.0) for process, after in self._cpu_s().items()}
         print(f"{name}: {self.most_w:,} to {limit_w:,.0f} W")
+        self._row("asked, p50", float(np.percentile(asked, 50)))
+        self._row("asked, last", float(asked.max()))
         self._row("in force, p50", float(np.percentile(times, 50)), P50_S)
         self._row("in force, p99", float(np.percentile(times, 99)), P99_S)
         self._row("in force, last", float(times.max()))
         self._row("sum of caps within the limit", time.monotonic() - began if held_s is None else held_s)
         for process, used_s in spent.items():
             self._row(f"CPU of {process}", used_s)
+
+    def _first(self, seen: Mapping[str, list[tuple[float, float]]], began: float) -> np.ndarray[Any, Any]:
+        """Return the seconds until each node had its limit of the end of the cut, or less."""
+        lasts = ((name, each.model.spec.limit_watts or _NODE_W) for name, each in self._budgets.store.items())
+        return np.array([min(at for at, watts in seen[name] if watts <= last) - began for name, last in lasts])
 
     def _row(self, what: str, value_s: float, limit_s: float | None = None) -> None:
         result = ""
@@ -204,7 +221,7 @@ class Bench:
         began = time.monotonic()
         while not holds():
             if time.monotonic() - began > within_s:
-                raise SystemExit(f"not within {within_s:g} s: {what}; {len(self.confirmed_s)} nodes have confirmed")
+                raise SystemExit(f"not within {within_s:g} s: {what}; {len(self.confirmed)} nodes have confirmed")
             await asyncio.sleep(0.2)
         print(f"{what}: {time.monotonic() - began:.1f} s", flush=True)
 

@@ -6,7 +6,7 @@ no order.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Any, Final
@@ -161,6 +161,31 @@ class FencedWriter:
             except KubeError:
                 self._on_write(kind, WriteResult.FAILED)
                 raise
+
+
+async def write_each(works: Iterator[Coroutine[Any, Any, None]], *, concurrency: int) -> None:
+    """Await writes in their order, `concurrency` at a time.
+
+    Raises:
+        NotLeader: one of them has raised it; those that had not begun are left out.
+    """
+    lost: list[NotLeader] = []
+
+    async def work() -> None:
+        for each in works:
+            try:
+                if lost:
+                    each.close()
+                else:
+                    await each
+            except NotLeader as error:
+                lost.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(concurrency):
+            group.create_task(work())
+    if lost:
+        raise lost[0]
 
 
 class Applier:

@@ -150,19 +150,14 @@ class Operator:
             settle_s=settings.twin_settle,
         )
         self._gpu_caps_check = GpuCapsCheck(settings)
-        self._writes = FencedWriter(
-            client,
-            FIELD_MANAGER,
-            guard=self._elector.is_leading,
-            on_write=self._metrics.on_write,
-            max_in_flight=settings.write_concurrency,
-        )
+        self._writes = self._build_writer(client)
         self._reconciler = self._build_reconciler()
         self._sleep = self._build_sleep(client)
         self._savings = self._build_savings(client) if settings.savings_enabled else None
         around = PowerDomainSurroundings(
             client,
-            self._writes,
+            # No limit waits for a place among the writes of targets, labels and twins.
+            self._build_writer(client),
             self._cluster,
             self._watches,
             self._twins,
@@ -293,6 +288,15 @@ class Operator:
 
     def _node_names(self) -> set[NodeName]:
         return set(self._cluster.nodes)
+
+    def _build_writer(self, client: KubeClient) -> FencedWriter:
+        return FencedWriter(
+            client,
+            FIELD_MANAGER,
+            guard=self._elector.is_leading,
+            on_write=self._metrics.on_write,
+            max_in_flight=self._settings.write_concurrency,
+        )
 
     def _build_reconciler(self) -> NodeReconciler:
         return NodeReconciler(

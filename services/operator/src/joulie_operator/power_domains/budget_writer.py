@@ -4,14 +4,13 @@ Guarantees that a raise is not sent later than `RAISE_S` after it was decided, a
 answered counts as sent: see `joulie_operator.power_domains.sent`. What fails is decided again at the next pass.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
 
-from joulie_api.apply import FencedWriter
+from joulie_api.apply import FencedWriter, write_each
 from joulie_api.errors import ApiError, Conflict, KubeError, NotFound, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.owners import owned_by
@@ -41,36 +40,28 @@ class BudgetWriter:
             _log, failed="power budget not written, will be decided again", recovered="power budget written"
         )
 
-    async def write(self, changes: Sequence[BudgetChange], nodes: Mapping[str, Node], decided_s: float) -> None:
-        """Write specs, in the order that is given."""
-        await self._each(self._store(each, nodes, decided_s) for each in changes)
+    async def write(
+        self,
+        changes: Sequence[BudgetChange],
+        nodes: Mapping[str, Node],
+        decided_s: float,
+        is_superseded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Write specs, in the order that is given; raises and renewals only while the decision is not superseded."""
+        works = (self._store(each, nodes, decided_s, is_superseded) for each in changes)
+        await write_each(works, concurrency=self._concurrency)
 
     async def delete(self, budgets: Iterable[Budget]) -> None:
         """Delete objects, so that agents restore their nodes."""
-        await self._each(self._remove(each) for each in budgets)
+        await write_each((self._remove(each) for each in budgets), concurrency=self._concurrency)
 
-    async def _each(self, works: Iterator[Any]) -> None:
-        lost: list[NotLeader] = []
-
-        async def work() -> None:
-            for each in works:
-                try:
-                    if lost:
-                        each.close()
-                    else:
-                        await each
-                except NotLeader as error:
-                    lost.append(error)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._concurrency):
-                group.create_task(work())
-        if lost:
-            raise lost[0]
-
-    async def _store(self, change: BudgetChange, nodes: Mapping[str, Node], decided_s: float) -> None:
+    async def _store(
+        self, change: BudgetChange, nodes: Mapping[str, Node], decided_s: float, is_superseded: Callable[[], bool]
+    ) -> None:
         name, now_s = change.node, self._clock()
         if name not in nodes or (change.raises and now_s > decided_s + RAISE_S):
+            return
+        if (change.raises or change.renews) and not change.lowers and is_superseded():
             return
         sent = self._sent.sending(name, change.version, change.spec, now_s)
         owner = owned_by(nodes[name])

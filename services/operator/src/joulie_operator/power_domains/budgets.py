@@ -63,14 +63,26 @@ class NodeBudgets:
         )
 
     async def carry_out(
-        self, decision: DomainDecision, nodes: Mapping[str, Node], unread: frozenset[str], decided_s: float
+        self,
+        decision: DomainDecision,
+        nodes: Mapping[str, Node],
+        unread: frozenset[str],
+        decided_s: float,
+        is_superseded: Callable[[], bool],
     ) -> None:
         """Write what was decided, and delete the objects of nodes that are limited no more.
+
+        Args:
+            decision: the decision.
+            nodes: all of the cluster, by name.
+            unread: names of nodes that cannot be read.
+            decided_s: time of the decision, by the clock.
+            is_superseded: tells, while this goes on, whether limits have changed since: what lowers none is left out.
 
         Raises:
             NotLeader: this process must not write any more.
         """
-        await self._writer.write(decision.changes, nodes, decided_s)
+        await self._writer.write(decision.changes, nodes, decided_s, is_superseded)
         kept = decision.kept
         if kept is None or self._budgets.stale_reason() is not None or (self._enforces and self._own_term() is None):
             return

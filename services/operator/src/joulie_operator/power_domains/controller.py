@@ -3,17 +3,20 @@
 Guarantees that nothing is written but the status of PowerDomains and, by `joulie_operator.power_domains.budgets`, the
 objects of nodes; that nothing is decided on what may be out of date; that a status is written only on the version of
 the object that it was decided by; and that what fails for one node, tree or domain is tried again at the next pass and
-holds no other up. A spec of a domain and a report of a node are looked at at once.
+holds no other up. A spec of a domain or of an event is looked at at once, also while an earlier decision is carried
+out: what raises limits is then left to the next one. Reports of nodes are looked at together.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from joulie_api.apply import FencedWriter
+from joulie_api.apply import MAX_IN_FLIGHT, FencedWriter, write_each
 from joulie_api.errors import KubeError, NotFound, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
@@ -38,8 +41,10 @@ _log = structlog.get_logger()
 
 #: Between two passes where nothing changes.
 INTERVAL_S: Final = 10.0
-#: Time in which changes are collected before a pass that they ask for.
+#: Time in which reports of nodes are collected before a pass; as long as a decision takes, where that is longer.
 DEBOUNCE_S: Final = 0.1
+#: Time after which a pass is carried out to its end whatever changes meanwhile.
+WHOLE_S: Final = 30.0
 #: Between two looks whether the watches can be believed again.
 STALE_INTERVAL_S: Final = 1.0
 #: Nodes between two turns of the event loop: about a millisecond.
@@ -77,8 +82,16 @@ class PowerDomainController:
         #: Nodes with what was known of them at the last pass that was not asked for.
         self._facts: dict[NodeName, tuple[Node, DomainNode]] = {}
         self._changed = asyncio.Event()
+        #: Set with it where a limit of a domain has changed, and not only what a node reports.
+        self._urgent = asyncio.Event()
+        #: Time that the last decision took.
+        self._decided_in_s = 0.0
+        #: End of the last pass that was not superseded.
+        self._whole_s = parts.clock()
+        #: Of the wall clock: when a limit changes by an event that was known at the last decision.
+        self._next_change_s = math.inf
         parts.budgets.wake = self._changed.set
-        parts.events.wake = self._changed.set
+        parts.events.wake = self._wake_at_once
         parts.domains.subscribe(self._on_domain)
         #: Versions of objects whose status was written since: until another one is seen, nothing is.
         self._written_over: dict[str, str] = {}
@@ -105,21 +118,26 @@ class PowerDomainController:
             full_s = started_s + INTERVAL_S if is_full else full_s
             with self._parts.failures.contained("power domains"):
                 await self.look(afresh=is_full)
-            took_s = self._parts.clock() - started_s
+            if not self._is_superseded():
+                self._whole_s = self._parts.clock()
             pause_s = max(0.0, min(full_s - self._parts.clock(), self._parts.events.pause_s(self._parts.wall())))
             if self._reads.problem() is not None:
                 full_s, pause_s = started_s, STALE_INTERVAL_S
             try:
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()
-                    await asyncio.sleep(max(DEBOUNCE_S, took_s))
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(max(DEBOUNCE_S, self._decided_in_s)):
+                            await self._urgent.wait()
             except TimeoutError:
                 pass
 
     async def look(self, *, afresh: bool = True) -> None:
         """Decide once, and write what has changed; `afresh` False: by what is known of nodes. Raise as `run`."""
+        self._urgent.clear()
         events = self._parts.events
         problem = self._parts.stale_reason() or self._parts.budgets.stale_reason() or events.unknown_reason()
+        started_s = self._parts.clock()
         if problem is not None:
             # What was seen is not known to be so any more.
             self.states = {}
@@ -131,6 +149,7 @@ class PowerDomainController:
         domains, invalid = dict(self._parts.domains.store), dict(self._parts.domains.invalid)
         nodes, unread_nodes = dict(self._parts.nodes.store), frozenset(self._parts.nodes.invalid)
         facts = await self._nodes(nodes.values(), afresh=afresh)
+        now_s = self._parts.wall()
         inputs = DomainInputs(
             specs={name: each.model.spec for name, each in domains.items()},
             unread=frozenset(invalid),
@@ -138,15 +157,17 @@ class PowerDomainController:
             labels={NodeName(name): node.labels for name, node in nodes.items()},
             unread_nodes=unread_nodes - nodes.keys(),
             budgets=self._parts.budgets.seen(nodes),
-            rests=published_rests(domains, self._parts.wall()),
-            events=events.inputs(domains, facts, self._parts.wall()),
+            rests=published_rests(domains, now_s),
+            events=events.inputs(domains, facts, now_s),
             oversubscribes=self._parts.oversubscribes,
         )
+        self._next_change_s = now_s + events.pause_s(now_s)
         decided_s = self._parts.clock()
         decision = await asyncio.to_thread(decide, inputs, self._enforcer, self._parts.failures)
+        self._decided_in_s = self._parts.clock() - started_s
         highest_mw = {name: each.budget.max_mw for name, each in facts.items()}
         self._parts.available.update(decision.available, highest_mw, decision.kept)
-        await self._parts.budgets.carry_out(decision, nodes, unread_nodes, decided_s)
+        await self._parts.budgets.carry_out(decision, nodes, unread_nodes, decided_s, self._is_superseded)
         await asyncio.to_thread(events.take, inputs, decision, is_sample=afresh)
         readable = {name: each for name, each in domains.items() if name not in invalid}
         statuses = await asyncio.to_thread(self._statuses, readable, inputs, decision)
@@ -156,9 +177,22 @@ class PowerDomainController:
         await self._publish(readable, invalid, statuses)
         await events.publish(self._parts.wall())
 
+    def _is_superseded(self) -> bool:
+        """Return whether a limit of a domain has changed since the decision, which is made again at once.
+
+        False where that has been so for `WHOLE_S`: limits that change without end hold up no raise and no renewal.
+        """
+        if self._parts.clock() >= self._whole_s + WHOLE_S:
+            return False
+        return self._urgent.is_set() or self._parts.wall() >= self._next_change_s
+
+    def _wake_at_once(self) -> None:
+        self._urgent.set()
+        self._changed.set()
+
     def _on_domain(self, _name: str, old: Versioned[PowerDomain] | None, new: Versioned[PowerDomain] | None) -> None:
         if old is None or new is None or old.model.spec != new.model.spec:
-            self._changed.set()
+            self._wake_at_once()
 
     async def _nodes(self, nodes: Iterable[Node], *, afresh: bool) -> dict[NodeName, DomainNode]:
         """Return what is known of each node; without `afresh`, of those that are as they were, what was known."""
@@ -207,9 +241,8 @@ class PowerDomainController:
         self._written_over = {name: each for name, each in self._written_over.items() if name in domains}
         self._told = {name: reason for name, reason in self._told.items() if name in invalid}
         self._writes.retain(lambda subject: subject["domain"] in domains or subject["domain"] in invalid)
-        for name, status in statuses.items():
-            with self._parts.failures.contained("publish power domain", domain=name):
-                await self._publish_one(domains[name], status, now_s)
+        works = (self._publish_one(domains[name], status, now_s) for name, status in statuses.items())
+        await write_each(works, concurrency=MAX_IN_FLIGHT)
         for name, reason in invalid.items():
             if self._told.get(name) != reason:
                 status = dated(unreadable_status(reason), (), None, now_s)
@@ -217,8 +250,12 @@ class PowerDomainController:
                     self._told[name] = reason
 
     async def _publish_one(self, domain: Versioned[PowerDomain], status: PowerDomainStatus, now_s: float) -> None:
+        with self._parts.failures.contained("publish power domain", domain=domain.name):
+            await self._publish_due(domain, status, now_s)
+
+    async def _publish_due(self, domain: Versioned[PowerDomain], status: PowerDomainStatus, now_s: float) -> None:
         version, before = domain.metadata.resource_version, domain.model.status
-        if self._written_over.get(domain.name) == version:
+        if self._written_over.get(domain.name) == version or self._is_superseded():
             return
         after = dated(status, before.conditions, domain.metadata.generation, now_s)
         if not is_due(before, after, domain.model.spec.limit_watts, now_s):

@@ -1,0 +1,111 @@
+"""Limits that change while an earlier decision is still being written."""
+
+import json
+
+import pytest
+
+from joulie_api.apply import FencedWriter
+from joulie_core.timestamps import rfc3339
+from joulie_operator.power_domains.controller import WHOLE_S
+from joulie_testing.api import make_power_event
+
+_RACK = {"nodeSelector": {"rack": "a"}}
+_EVENT_AFTER_S = 3.0
+
+
+@pytest.fixture
+async def raising(enforced, monkeypatch):
+    """Return a cluster whose next decision raises three nodes, and a list of what shall happen at its first write."""
+    enforced.put("rack", 600, **_RACK)
+    for name in ("n1", "n2", "n3"):
+        enforced.add(name)
+    await enforced.settle()
+    enforced.put("rack", 1_200, **_RACK)
+    meanwhile, patch = [], FencedWriter.patch
+
+    async def patch_after(writer, resource, name, body):
+        while meanwhile:
+            await meanwhile.pop()()
+        await patch(writer, resource, name, body)
+
+    monkeypatch.setattr(FencedWriter, "patch", patch_after)
+    return enforced, meanwhile
+
+
+async def asked(enforced):
+    """Return the limits that one pass asks."""
+    start = len(enforced.leader.writes)
+    await enforced.look()
+    sent = enforced.leader.writes[start:]
+    return [(each.verb, json.loads(each.body)["spec"]["limitWatts"]) for each in sent if each.kind == "NodePowerBudget"]
+
+
+async def test_all_raises_are_sent_where_nothing_changes(raising):
+    enforced, _ = raising
+    assert await asked(enforced) == [("patch", 400.0)] * 3
+
+
+async def test_a_lower_limit_stops_the_raises_that_are_not_sent_yet_and_is_asked_next(raising):
+    enforced, meanwhile = raising
+
+    async def lower():
+        enforced.put("rack", 450, **_RACK)
+        await enforced.follow(enforced.leader)
+
+    meanwhile.append(lower)
+    assert await asked(enforced) == [("patch", 400.0)]
+    assert await asked(enforced) == [("patch", 150.0)] * 3
+    enforced.answer()
+    assert enforced.sum_watts() == 450
+
+
+async def test_an_event_that_starts_meanwhile_does_so_too(raising):
+    enforced, meanwhile = raising
+    start = rfc3339(enforced.now_s + _EVENT_AFTER_S)
+    enforced.api.put(make_power_event("cut", domain="rack", start=start, limitWatts=300, standing=True))
+
+    async def wait():
+        enforced.leader.now_s = enforced.now_s = enforced.now_s + _EVENT_AFTER_S
+
+    meanwhile.append(wait)
+    assert await asked(enforced) == [("patch", 400.0)]
+    await enforced.settle()
+    assert enforced.sum_watts() == 300
+
+
+async def test_reports_of_nodes_stop_nothing(raising):
+    enforced, meanwhile = raising
+
+    async def report():
+        enforced.api.patch("NodePowerBudget", "n3", {"status": {"refused": True}})
+        await enforced.follow(enforced.leader)
+
+    meanwhile.append(report)
+    assert len(await asked(enforced)) == 3
+
+
+async def test_limits_that_change_without_end_stop_no_raise_for_longer_than_the_limit(raising):
+    enforced, meanwhile = raising
+    enforced.now_s += WHOLE_S
+
+    async def lower():
+        enforced.put("rack", 1_199, **_RACK)
+        await enforced.follow(enforced.leader)
+
+    meanwhile.append(lower)
+    assert await asked(enforced) == [("patch", 400.0)] * 3
+
+
+async def test_the_status_of_a_domain_is_left_to_the_next_decision(raising):
+    enforced, meanwhile = raising
+
+    async def lower():
+        enforced.put("rack", 450, **_RACK)
+        await enforced.follow(enforced.leader)
+
+    meanwhile.append(lower)
+    start = len(enforced.leader.writes)
+    await asked(enforced)
+    assert {each.kind for each in enforced.leader.writes[start:]} == {"NodePowerBudget"}
+    await asked(enforced)
+    assert enforced.leader.status("rack")["unconfirmedNodes"] == 1
