@@ -87,6 +87,8 @@ async def test_nodes_are_limited_where_that_is_enabled_and_changes_are_followed_
     await cluster.until(lambda: status(cluster, "rack").get("unconfirmedNodes") == 1)
     metrics = await operator.metrics()
     assert 'joulie_operator_power_domain_enforced{domain="rack"} 1.0' in metrics
+    # Only reports of nodes wait for others.
+    monkeypatch.setattr(controller, "DEBOUNCE_S", 600.0)
     cluster.api.put(make_power_domain("rack", mode="Observe", **rack))
     await cluster.until(lambda: cluster.api.get("NodePowerBudget", "other") is None)
 
@@ -120,6 +122,7 @@ async def test_an_event_is_looked_at_at_once_and_has_its_series(cluster, monkeyp
     cluster.api.put(_RACK)
     operator = cluster.start(POWER_DOMAINS="Enforce")
     await cluster.until(lambda: status(cluster, "rack"))
+    monkeypatch.setattr(controller, "DEBOUNCE_S", 600.0)
     cluster.api.put(make_power_event("cut", domain="rack"))
     await cluster.until(lambda: cluster.api.get("PowerEvent", "cut").get("status"))
     found = cluster.api.get("PowerEvent", "cut")["status"]
