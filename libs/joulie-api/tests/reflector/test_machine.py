@@ -15,7 +15,7 @@ from joulie_api.errors import (
     TransportError,
 )
 from joulie_api.reflector.event import read_event, read_page
-from joulie_api.reflector.machine import Change, Listing, Phase, ReflectorMachine, Watching
+from joulie_api.reflector.machine import OVERLOAD_RESET_S, Change, Listing, Phase, ReflectorMachine, Watching
 
 
 def obj(name, version, value=0, **meta):
@@ -193,7 +193,7 @@ def test_retry_after_is_honoured_when_longer_than_the_back_off(machine):
     watching(machine)
     assert machine.on_failure(TooManyRequests(429, "", "slow down", retry_after_s=9), 0.0).delay_s == 9
     assert machine.on_failure(ServerError(503, "", "away", retry_after_s=1), 0.0).delay_s == 1
-    assert machine.on_failure(ServerError(503, "", "away"), 0.0).delay_s == pytest.approx(1.6)
+    assert machine.on_failure(ServerError(503, "", "away"), 0.0).delay_s == pytest.approx(0.8)
 
 
 def test_a_missing_permission_is_the_problem_until_the_server_answers(machine):
@@ -245,14 +245,25 @@ def test_an_outage_ends_with_an_answer(machine):
     assert isinstance(machine.on_failure(TransportError("refused"), 111.0), Watching)
 
 
-def test_a_server_that_refuses_after_an_outage_is_tried_again_soon(machine):
+def test_waits_for_overload_grow_by_themselves(machine):
     watching(machine)
     for number in range(20):
-        long = machine.on_failure(TransportError("refused"), 10.0 * number)
-    assert long.delay_s == 15.0
-    refused = machine.on_failure(Forbidden(403, "Forbidden", "rules not loaded"), 200.0)
-    assert refused.delay_s == 0.4
-    assert machine.on_failure(Forbidden(403, "Forbidden", "rules not loaded"), 201.0).delay_s == 0.8
+        machine.on_failure(TransportError("refused"), 10.0 * number)
+    delays = [machine.on_failure(TooManyRequests(429, "", "slow down"), 200.0 + number).delay_s for number in range(8)]
+    assert delays == pytest.approx([0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0])
+    assert machine.on_failure(TransportError("refused"), 210.0).delay_s == 15.0
+    assert machine.counters.backoffs == 29
+
+
+def test_waits_for_overload_go_on_after_an_answer_and_start_anew_after_a_while(machine):
+    watching(machine)
+    for now in (100.0, 110.0):
+        machine.on_failure(TooManyRequests(429, "", "slow down"), now)
+    machine.on_watch_open(111.0)
+    assert machine.on_failure(TooManyRequests(429, "", "slow down"), 112.0).delay_s == pytest.approx(1.6)
+    machine.on_watch_open(114.0)
+    after = 112.0 + 1.6 + OVERLOAD_RESET_S
+    assert machine.on_failure(TooManyRequests(429, "", "slow down"), after).delay_s == pytest.approx(0.4)
 
 
 def test_a_copy_is_current_from_the_last_page_on(machine):

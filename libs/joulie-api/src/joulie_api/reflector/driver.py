@@ -205,6 +205,10 @@ class Reflector(Generic[T]):
         if isinstance(error, TransportError):
             self._client.outage.unanswered()
             self._gave_up_early = self._now() - self._attempted_at >= self._given_s < CONNECT_TIMEOUT_S
+        return self._on_failure(error)
+
+    def _on_failure(self, error: KubeError) -> Request:
+        self._client.outage.failed(error)
         return self._machine.on_failure(error, self._now())
 
     async def _wait(self, delay_s: float) -> None:
@@ -213,8 +217,8 @@ class Reflector(Generic[T]):
         if requested_s > 0:
             await asyncio.sleep(requested_s)
         if delay_s > requested_s:
-            may_probe = isinstance(problem, TransportError | ServerError)
-            await self._client.outage.wait(delay_s - requested_s, probe=may_probe)
+            outage = self._client.outage
+            await outage.wait(delay_s - requested_s, probe=outage.may_probe_after(problem), waited_s=requested_s)
 
     async def _list(self, request: Listing) -> Request:
         try:
@@ -266,7 +270,7 @@ class Reflector(Generic[T]):
                 except StopAsyncIteration:
                     return self._machine.on_end(self._now())
                 except KubeError as error:
-                    return self._machine.on_failure(error, self._now())
+                    return self._on_failure(error)
                 # Without a coroutine for each of the short lines.
                 is_short = len(line) <= _READ_AT_ONCE_BYTES
                 event = read_event(line) if is_short else await asyncio.to_thread(read_event, line)

@@ -28,7 +28,6 @@ from joulie_api.errors import (
     Status,
     StreamBrokenError,
     TooManyRequests,
-    TransportError,
     error_of_status,
 )
 from joulie_api.reflector.event import ReadPage, WatchEvent
@@ -48,8 +47,8 @@ SHORT_WATCH_S: Final = 1.0
 #: behind.
 RELIST_AFTER_S: Final = 10.0
 
-#: Failures that show no server at work.
-_NO_ANSWER: Final = (TransportError, ServerError)
+#: Without a 429 for this long, the next one starts the waits for overload anew.
+OVERLOAD_RESET_S: Final = 30.0
 
 _log = structlog.get_logger()
 
@@ -126,6 +125,7 @@ class ReflectorMachine(Generic[T]):
         self._report = report or self._log_report
         self._chance = chance
         self._backoff = Backoff(chance)
+        self._overload = Backoff(chance, reset_after_s=OVERLOAD_RESET_S)
         self._log = _log.bind(reflector=name)
         #: The last good decoding of every object the server has; the key is "name" or "namespace/name".
         self.objects: dict[str, T] = {}
@@ -326,9 +326,6 @@ class ReflectorMachine(Generic[T]):
         """Handle a refused request or a broken stream, and return the next request."""
         if self.problem is None:
             self._failing_since = now
-        elif isinstance(self.problem, _NO_ANSWER) and not isinstance(error, _NO_ANSWER):
-            # The server is back. One that has just started refuses requests until it has loaded RBAC rules and data.
-            self._backoff = Backoff(self._chance)
         self.problem = error
         match error:
             case Gone():
@@ -344,8 +341,13 @@ class ReflectorMachine(Generic[T]):
             case StreamBrokenError() if now - self._watch_opened_at >= SHORT_WATCH_S:
                 # A working stream was cut, by a proxy or a restarting server. At most one reconnect per second.
                 return self._watch()
-            case TooManyRequests() | ServerError():
-                # Overload or outage; the server may request a delay.
+            case TooManyRequests():
+                # Overload, or the storage of a server that has just started is not ready. Waits of an outage before it
+                # do not count.
+                self.counters.backoffs += 1
+                return self._again(now, max(error.retry_after_s, self._overload.next_s(now)))
+            case ServerError():
+                # An outage; the server may request a delay.
                 return self._again(now, max(error.retry_after_s, self._back_off(now)))
             case _:
                 # 401: the client has reloaded the credentials without success. 403: RBAC lacks a verb, which an
