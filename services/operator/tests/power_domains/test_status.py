@@ -103,6 +103,13 @@ def test_nothing_is_drawn_that_nobody_knows():
     assert status(outcome).drawn.dump() == {"measuredNodes": 0, "modelledNodes": 0, "unknownNodes": 1}
 
 
+def test_a_reading_of_zero_adds_nothing():
+    outcome = DomainOutcome(replace(SEEN, nodes=frozenset({"n4", "n5"})))
+    nodes = {"n4": node(0.0, measured=True), "n5": node(0.0)}
+    drawn = domain_status("rack", SPEC, outcome, nodes).drawn
+    assert (drawn.measured_watts, drawn.modelled_watts, drawn.unknown_nodes) == (0, 0, 0)
+
+
 def test_the_rest_of_servers_is_in_the_sums_and_their_own_readings_count():
     found = status(DomainOutcome(SEEN, rest=REST))
     assert (found.allocated_watts, found.guaranteed_watts, found.in_force_watts) == (431, 231, 531)
@@ -171,6 +178,7 @@ def test_fallbacks_hold_an_oversubscribed_domain():
         oversubscription=OversubscribedDomain(RaiseState.RAISED, 900_000, 500_000, BreakerDamage(0.0, 0.0), "measured"),
     )
     outcome = DomainOutcome(summed(in_force_mw=600_000), enforced=raised)
+    assert status(outcome).oversubscription.permitted_watts == 900
     assert condition("Held", outcome)[:2] == ("True", "Oversubscribed")
     assert condition("Held", replace(outcome, enforced=ENFORCED))[:2] == ("False", "AboveLimit")
 
@@ -337,8 +345,20 @@ def test_conditions_keep_their_time_while_they_stay_and_others_go():
         Condition(type="Held", status=ConditionStatus.FALSE, reason="R"),
     ]
     conditions = dated_conditions(iter(found), before, 4, late)
-    shown = [(each.type, each.status, each.last_transition_time, each.observed_generation) for each in conditions]
-    assert shown == [("Accepted", ConditionStatus.TRUE, early, 4), ("Held", ConditionStatus.FALSE, late, 4)]
+    assert conditions == (
+        Condition(
+            type="Accepted",
+            status=ConditionStatus.TRUE,
+            reason="R",
+            message="m",
+            last_transition_time=early,
+            observed_generation=4,
+        ),
+        Condition(
+            type="Held", status=ConditionStatus.FALSE, reason="R", last_transition_time=late, observed_generation=4
+        ),
+    )
     status = dated(unreadable_status("r"), before, 4, 1_800_000_000.0)
     assert (status.observed_generation, status.last_updated, status.mode) == (4, late, DomainMode.OBSERVE)
-    assert [each.last_transition_time for each in status.conditions] == [late, late]
+    shown = [(each.last_transition_time, each.observed_generation) for each in status.conditions]
+    assert shown == [(late, 4), (late, 4)]
