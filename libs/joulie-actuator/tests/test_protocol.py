@@ -9,6 +9,7 @@ from joulie_actuator.cpu_class_protocol import (
     KhzSpan,
     UnmetControl,
 )
+from joulie_actuator.hardware.gpu.clock_state import ClockBound
 from joulie_actuator.hardware.knob_results import RestoredKnob, RestoreOutcome
 from joulie_actuator.interrupt_protocol import InterruptClaims
 from joulie_actuator.outcome import ControlOutcome
@@ -41,9 +42,11 @@ from joulie_actuator.protocol import (
 )
 from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import (
+    CoreLimitsReport,
     CpuClassesReport,
     CpuReadings,
     GpuPowerReading,
+    GpuUsers,
     InterruptsReport,
     PolicyReading,
     RestoreReport,
@@ -192,9 +195,22 @@ def test_a_reply_that_leaves_something_out_says_nothing_about_it():
         constraints=(),
         throttled_by_class={},
     )
-    reading = GpuPowerReading(uuid="a")
-    assert (reading.power_mw, reading.limit_mw, reading.clock_limit_mhz, reading.failure) == (None,) * 4
-    assert (reading.cap_clock_mhz, reading.class_clock_mhz) == (None, None)
+    assert GpuPowerReading(uuid="a") == GpuPowerReading(
+        uuid="a",
+        power_mw=None,
+        limit_mw=None,
+        clock_limit_mhz=None,
+        cap_clock_mhz=None,
+        class_clock_mhz=None,
+        clock_bound=ClockBound.UNKNOWN,
+        energy_mj=None,
+        clock_mhz=None,
+        busy_pct=None,
+        failure=None,
+    )
+    assert decode_reply(b'{"is":"core_limits"}') == CoreLimitsReport(failed=(), failure=None)
+    users = decode_reply(b'{"is":"gpu_processes","users":{"a":{}},"failures":{}}').users
+    assert users == {"a": GpuUsers(pods=(), outside_pid=None)}
     report = decode_reply(b'{"is":"gpu_class_clocks","limits_mhz":{},"failures":{}}')
     assert (report.failure, report.message) == (None, "")
     policy = PolicyReading(cpus=(0,))

@@ -17,7 +17,7 @@ def test_a_bound_pod_has_its_uid_node_and_demand():
     pod = make_pod("p", node="n", cpu=1)
     pod["metadata"]["uid"] = "u"
     expected = PodDemand(1.0, workload_class=WorkloadClass.STANDARD)
-    assert read_bound_pod(msgspec.json.encode(pod)) == BoundPod("u", NodeName("n"), expected)
+    assert read_bound_pod(msgspec.json.encode(pod)) == BoundPod("u", NodeName("n"), expected, None, None)
 
 
 def test_the_gpus_that_a_bound_pod_claims_are_in_its_demand():
@@ -49,7 +49,7 @@ STARTED_S = datetime(2026, 11, 28, 9, tzinfo=UTC).timestamp()
 
 
 def test_a_bound_pod_has_the_time_that_it_is_expected_to_run_and_when_it_began():
-    assert (stating().expected_s, stating().started_s) == (7_200.0, STARTED_S)
+    assert stating() == BoundPod("u", NodeName("n"), PodDemand(1.0), 7_200.0, STARTED_S)
     assert (stating(owner="Job").expected_s, stating(started=None).started_s) == (7_200.0, None)
     assert stating(deadline_s=60).expected_s == 60.0
 

@@ -1,6 +1,7 @@
 """What payloads mean, and how a schedule and a subscribed capacity fit together."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 from services.ven.tests.events import HOUR, KW, capacity, interval, simple, subscription
 
 from joulie_api.settings import read_settings
+from joulie_core.timestamps import rfc3339
 from joulie_ven.limits import MOST_LIMITS, LimitKind, LimitRules, plan
 from joulie_ven.objects import spec_of
 from joulie_ven.settings import VenSettings
-from joulie_ven.times import FOREVER
+from joulie_ven.times import FOREVER, windows
 from joulie_ven.wire import PayloadDescriptor, VtnEvent, decode_event
 
 NOW_S = 1_800_000_000.0
@@ -45,7 +47,9 @@ def described(units, value=500):
     return capacity(value, NOW_S) | {"payloadDescriptors": [{**KW[0], "units": units}]}
 
 
-@pytest.mark.parametrize(("units", "value", "watts"), [("KW", 500, 400_000), ("W", 250_000, 150_000), ("KW", 0.25, 0)])
+@pytest.mark.parametrize(
+    ("units", "value", "watts"), [("KW", 500, 400_000), ("W", 250_000, 150_000), ("KW", 0.25, 0), ("KW", 0, 0)]
+)
 def test_the_rest_of_the_site_is_taken_from_its_limit(units, value, watts):
     assert limits(described(units, value)) == [(watts, 0, HOUR)]
 
@@ -97,6 +101,19 @@ def test_another_number_of_values_than_one_is_refused(values):
     assert f"has {len(values)} values" in refusal(**fields)
 
 
+@pytest.mark.parametrize(
+    ("fields", "values", "message"),
+    [
+        (capacity(500, NOW_S), [], "intervals[0]: IMPORT_CAPACITY_LIMIT has 0 values, must have one"),
+        (simple(1, NOW_S), [1, 2], "intervals[0]: SIMPLE has 2 values, must have one"),
+        (simple(1, NOW_S), ["x" * 99], f"intervals[0]: '{'x' * 30}… is no level of SIMPLE: 0, 1, 2 or 3"),
+    ],
+)
+def test_a_refusal_names_the_interval_and_shows_the_beginning_of_its_value(fields, values, message):
+    fields["intervals"][0]["payloads"][0]["values"] = values
+    assert refusal(**fields) == message
+
+
 def test_levels_are_limits_of_the_domain():
     assert limits(simple(1, NOW_S)) == [(300_000, 0, HOUR)]
     assert limits(simple(3, NOW_S)) == [(50_000, 0, HOUR)]
@@ -118,6 +135,38 @@ def test_of_a_level_and_a_limit_in_one_interval_the_lower_counts():
     assert limits(both) == [(300_000, 0, HOUR)]
 
 
+def test_a_price_before_a_limit_hides_it_neither_in_its_interval_nor_in_its_event():
+    priced = capacity(500, NOW_S + HOUR)
+    priced["intervals"][0]["payloads"].insert(0, {"type": "PRICE", "values": [0.2]})
+    priced["intervals"].insert(0, interval(0.2, "PRICE", number=4, start=NOW_S, duration="PT1H"))
+    priced["intervals"][1]["id"] = 7
+    (limit,) = plan([event(**priced)], RULES, now_s=NOW_S, seen_s={"e0": NOW_S - 5}).limits
+    assert (limit.interval_id, limit.index, limit.seen_s) == (7, 1, NOW_S - 5)
+    assert (limit.watts, limit.start_s) == (400_000, NOW_S + HOUR)
+
+
+def test_an_event_is_for_this_ven_where_they_share_a_target_or_one_has_none():
+    rules = replace(RULES, targets=frozenset({"site-1", "row-2"}))
+    others = [event(number, **capacity(500, NOW_S, targets=["row-3"])) for number in (1, 2)]
+    mine = [event(3, **capacity(500, NOW_S, targets=["row-3", "row-2"])), event(4, **capacity(500, NOW_S, targets=[]))]
+    found = plan([*others, *mine], rules, now_s=NOW_S, seen_s={})
+    assert ([each.event_id for each in found.limits], found.ignored, found.deferred) == (["e3", "e4"], 2, 0)
+    assert (len(plan([*others, *mine], RULES, now_s=NOW_S, seen_s={}).limits), found.refused) == (4, {})
+
+
+def test_an_event_that_starts_now_starts_when_this_ven_first_read_it():
+    now = simple(1, "0001-01-01")
+    first, later = (plan([event(**now)], RULES, now_s=NOW_S, seen_s=seen) for seen in ({}, {"e0": NOW_S - 60}))
+    assert [each.limits[0].start_s for each in (first, later)] == [NOW_S, NOW_S - 60]
+
+
+def test_a_randomized_start_follows_from_the_name_of_the_ven():
+    spread = {"intervals": [interval(1, "SIMPLE", start=NOW_S + HOUR, duration="PT1H", randomizeStart="PT10M")]}
+    (limit,) = plan([event(**spread)], RULES, now_s=NOW_S, seen_s={}).limits
+    (window,) = windows(event(**spread), seen_s=NOW_S, ven="ven")
+    assert limit.start_s == window.start_s != NOW_S + HOUR
+
+
 @pytest.mark.parametrize("intervals", [None, [], [interval(0.2, "PRICE", start="no time")]])
 def test_an_event_without_a_limit_has_none_whatever_its_times_are(intervals):
     assert limits({"intervals": intervals}) == []
@@ -125,6 +174,7 @@ def test_an_event_without_a_limit_has_none_whatever_its_times_are(intervals):
 
 def test_what_has_ended_is_left_out():
     assert limits(capacity(500, NOW_S - 2 * HOUR), capacity(400, NOW_S - HOUR + 1)) == [(300_000, 1 - HOUR, 1)]
+    assert limits(capacity(500, NOW_S - HOUR)) == []
 
 
 def test_the_priority_is_that_of_the_event_and_the_lowest_without():
@@ -142,6 +192,12 @@ def test_a_schedule_replaces_the_subscribed_capacity_and_a_level_does_not():
         *sorted([(700_000, HOUR, 2 * HOUR), (300_000, HOUR, 2 * HOUR)], reverse=True),
         (200_000, 2 * HOUR, FOREVER),
     ]
+
+
+def test_a_schedule_at_an_end_of_a_subscription_leaves_no_empty_part():
+    day = subscription(300, rfc3339(NOW_S, "seconds"), "PT2H")
+    assert limits(day, capacity(800, NOW_S)) == [(700_000, 0, HOUR), (200_000, HOUR, 2 * HOUR)]
+    assert limits(day, capacity(800, NOW_S + HOUR)) == [(200_000, 0, HOUR), (700_000, HOUR, 2 * HOUR)]
 
 
 def test_a_schedule_that_has_ended_and_is_not_listed_any_more_changes_no_part():

@@ -73,11 +73,44 @@ def test_a_second_policy_for_the_same_cpus_is_passed_over(machine):
         ("intel_pstate", "intel_pstate"),
         ("intel_cpufreq", "intel_pstate"),
         ("amd-pstate-epp", "amd-pstate"),
+        ("amd_pstate", "amd-pstate"),
         ("acpi-cpufreq", "acpi-cpufreq"),
     ],
 )
 def test_drivers_have_families(machine, driver, family):
     assert cpufreq.driver_family(policies_of(machine(MachineSpec(driver=driver)))) == family
+
+
+def test_a_machine_without_policies_has_no_family():
+    assert cpufreq.driver_family(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "limit"),
+    [
+        ("cpufreq/cpu0/scaling_max_freq", True),
+        ("cpufreq/cpu0/scaling_min_freq", False),
+        ("cpufreq/cpu0/scaling_governor", False),
+        ("uncore/cpu0/scaling_max_freq", False),
+    ],
+)
+def test_a_key_is_that_of_an_upper_limit_by_its_beginning_and_its_end(key, limit):
+    assert cpufreq.is_limit(key) is limit
+
+
+def test_a_policy_is_named_in_keys_for_its_lowest_cpu_and_reports_the_current_frequency(machine):
+    fake = machine("policy-per-package")
+    put(fake, f"{CPU_ROOT}/cpufreq/policy4/scaling_cur_freq", 2_100_000)
+    policy = policies_of(fake)[1]
+    assert (policy.cpu_key, policy.current_khz()) == ("cpu4", 2_100_000)
+
+
+def test_requests_that_are_known_are_not_read_again(machine):
+    fake = machine("policy-per-package")
+    known = cpufreq.requests(fake.tree())
+    first = dict([next(iter(known.items()))])
+    found = cpufreq.discover(fake.tree(), read_topology(fake.tree()), first)
+    assert [policy.max_freq for policy in found] == list(first.values())
 
 
 def plan(policies, throttle_pct):
@@ -183,6 +216,37 @@ def test_a_limit_of_firmware_explains_what_the_driver_makes_of_it_and_nothing_el
     put(fake, f"{CPU_ROOT}/cpufreq/policy0/bios_limit", 2_000_000)
     put(fake, f"{CPU_ROOT}/cpufreq/policy0/scaling_available_frequencies", "2450000 1800000 1500000")
     assert (first_request(fake).platform_limit(value) == "bios_limit is 2000000 kHz") is explained
+
+
+def test_a_limit_of_firmware_explains_no_lower_entry_of_a_table_that_has_the_limit_itself(machine):
+    fake = machine("policy-per-package")
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/bios_limit", 2_000_000)
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/scaling_available_frequencies", "2450000 2000000 1800000")
+    assert first_request(fake).platform_limit(1_800_000) == ""
+
+
+def test_a_limit_of_firmware_explains_itself_where_the_driver_has_no_table(machine):
+    fake = machine("policy-per-package")
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/bios_limit", 2_000_000)
+    request = first_request(fake)
+    assert [request.platform_limit(khz) for khz in (2_000_000, 1_999_000)] == ["bios_limit is 2000000 kHz", ""]
+    assert request.offered_khz() == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "steps"),
+    [
+        (None, {1_000_000: 1_100_000, 3_799_000: 3_899_000, 3_850_000: 3_900_000, 3_900_000: None, 4_000_000: None}),
+        ("2450000 1800000 boost", {1_800_000: 2_450_000, 1_799_999: 1_800_000, 2_450_000: 2_550_000, 3_900_000: None}),
+    ],
+    ids=["clock", "table"],
+)
+def test_a_request_is_raised_to_the_next_entry_of_the_table_else_by_a_step_of_the_clock(table, steps, machine):
+    fake = machine("policy-per-package")
+    if table is not None:
+        put(fake, f"{CPU_ROOT}/cpufreq/policy0/scaling_available_frequencies", table)
+    request = first_request(fake)
+    assert {khz: request.next_above(khz) for khz in steps} == steps
 
 
 def test_the_nominal_frequency_in_bios_limit_is_no_limit_where_boost_exceeds_it(machine):
