@@ -22,9 +22,7 @@ from services.agent.tests.class_limits.stub_gpus import StubGpus
 from tests.e2e.container_creation import Creation, write_runc
 from tests.e2e.container_node import Workload
 from tests.e2e.device_plugin import DevicePlugin
-from tests.e2e.dra_driver import DraDriver
 from tests.e2e.gpu_pods import (
-    CLAIMED,
     CLAIMED_GPUS,
     DRIVER_VOLUME,
     GPUS,
@@ -35,7 +33,6 @@ from tests.e2e.gpu_pods import (
     SHARED,
     STANDARD,
     STAYS,
-    TEMPLATE,
     Started,
     pod_on_gpu,
     resource_of,
@@ -44,11 +41,10 @@ from tests.e2e.waiting import eventually
 
 from joulie_agent.class_limits.starts import NOT_LIFTED
 from joulie_api.client import KubeClient
-from joulie_api.resources import EVENTS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from joulie_api.resources import EVENTS, NODES, PODS, TELEMETRY_PROFILES
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
 from joulie_devcluster.real_node.node import RealNode
-from joulie_testing.api import make_claim
 
 _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.005
@@ -122,20 +118,6 @@ class GpuNode:
         """Stop the device plugins."""
         await self._registered.aclose()
 
-    @asynccontextmanager
-    async def claimed(self) -> AsyncIterator[None]:
-        """Run a driver of claims, and let a standard pod hold each of its GPUs by a claim."""
-        driver = DraDriver(
-            self.node, self.client, CLAIMED_GPUS, lambda index: self.gpus.locks_mhz[index], self.assigned_mhz
-        )
-        template = make_claim(TEMPLATE, self.namespace, device_class=CLAIMED, template=True)
-        await self.client.create(RESOURCE_CLAIM_TEMPLATES, template, self.namespace)
-        async with driver.running():
-            await asyncio.gather(*(self.hold(CLAIMED) for _ in CLAIMED_GPUS))
-            yield
-            await asyncio.gather(*(self.standard.pop(gpu).delete() for gpu in CLAIMED_GPUS))
-            await asyncio.gather(*self._ending)
-
     async def hold(self, resource: str) -> None:
         """Run a standard pod on a GPU of a resource."""
         started = await self.start(resource, STANDARD, then=STAYS, kind="standard")
@@ -176,22 +158,6 @@ class GpuNode:
         started = await waiting
         self._delete(pod)
         await self.hold(resource)
-        return started
-
-    async def share_claim(self) -> Started:
-        """Give a performance pod the claim by which a standard pod holds a GPU, once that is limited."""
-        gpu = CLAIMED_GPUS[0]
-
-        async def limited() -> None:
-            assert self.gpus.locks_mhz[gpu] > 0
-
-        claims = (await self.standard[gpu].status())["resourceClaimStatuses"]
-        spec = pod_on_gpu("sharing", CLAIMED, claim=claims[0]["resourceClaimName"])
-        await eventually(limited, within_s=60)
-        await self.create("sharing", PERFORMANCE, spec)
-        started = await self.started("sharing")
-        await self.pod("sharing").delete()
-        assert started.gpu == gpu
         return started
 
     async def start(
@@ -245,6 +211,12 @@ class GpuNode:
         """Return the pods with an Event of a container that was started under a limit."""
         events = await self.client.list(EVENTS, self.namespace)
         return {each["involvedObject"]["name"] for each in events if each["reason"] == NOT_LIFTED}
+
+    async def holders(self, gpu: int) -> list[str]:
+        """Return the names of the pods that hold a GPU by the status that the agent reports."""
+        profile = json.loads(await self.client.get(TELEMETRY_PROFILES, self.node.name))
+        (device,) = (each for each in profile["status"]["devices"] if each["index"] == gpu)
+        return [each["pod"] for each in device["holders"]]
 
     def _delete(self, pod: Workload) -> None:
         task = asyncio.create_task(pod.delete())

@@ -11,8 +11,10 @@ import pytest
 import pytest_asyncio
 from services.agent.tests.class_limits.agent_processes import START_HOOK
 from tests.e2e.conftest import FAILED
+from tests.e2e.gpu_claims import ClaimedGpus, Follows
 from tests.e2e.gpu_node import GpuNode, prepare
 from tests.e2e.gpu_pods import (
+    CLAIMED_GPUS,
     LAYOUT,
     PARTITION,
     PERFORMANCE,
@@ -68,6 +70,13 @@ async def site(node: RealNode, files: Path) -> AsyncIterator[GpuNode]:
                 yield site
             finally:
                 await site.processes.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def claims(site: GpuNode) -> AsyncIterator[ClaimedGpus]:
+    claims = ClaimedGpus(site)
+    async with claims.running():
+        yield claims
 
 
 @pytest.fixture(autouse=True)
@@ -207,8 +216,24 @@ async def test_a_performance_pod_with_the_name_of_a_standard_pod_starts_without_
 
 
 @pytest.mark.e2e
-async def test_a_gpu_of_a_claim_that_pods_share_loses_the_limit_before_a_performance_pod_starts(site: GpuNode) -> None:
-    async with site.claimed():
-        started = await site.share_claim()
+async def test_a_gpu_of_a_claim_that_pods_share_loses_the_limit_before_a_performance_pod_starts(
+    site: GpuNode, claims: ClaimedGpus
+) -> None:
+    started = await claims.share()
     assert started.lock_mhz == 0
     assert started.pod not in await site.warned()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("follows", Follows)
+async def test_a_claim_that_goes_to_the_next_pod_takes_no_limit_to_it(
+    site: GpuNode, claims: ClaimedGpus, follows: Follows
+) -> None:
+    names = [f"{follows.name.lower().replace('_', '-')}-{number}" for number in range(len(CLAIMED_GPUS))]
+    found = await asyncio.gather(*(claims.hand_over(name, follows) for name in names))
+    for name, each in zip(names, found, strict=True):
+        assert each.limit_mhz > 0
+        assert each.then.lock_mhz == 0
+        assert each.holders == ([f"{name}-first"], [f"{name}-then"])
+        assert each.allocations[0] == each.allocations[1]
+    assert not {each.then.pod for each in found} & await site.warned()
