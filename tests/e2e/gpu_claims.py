@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.e2e.dra_driver import DraDriver
 from tests.e2e.gpu_node import GpuNode
-from tests.e2e.gpu_pods import CLAIMED, CLAIMED_GPUS, PERFORMANCE, STANDARD, STAYS, TEMPLATE, Started, pod_on_gpu
+from tests.e2e.gpu_pods import CLAIMED, PERFORMANCE, STANDARD, STAYS, TEMPLATE, Started, pod_on_gpu
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
@@ -65,7 +65,7 @@ class ClaimedGpus:
         """Run the driver, and offer a template of claims."""
         site = self.site
         driver = DraDriver(
-            site.node, site.client, CLAIMED_GPUS, lambda index: site.gpus.locks_mhz[index], site.assigned_mhz
+            site.node, site.client, site.layout.claimed, lambda index: site.gpus.locks_mhz[index], site.assigned_mhz
         )
         template = make_claim(TEMPLATE, site.namespace, device_class=CLAIMED, template=True)
         await site.client.create(RESOURCE_CLAIM_TEMPLATES, template, site.namespace)

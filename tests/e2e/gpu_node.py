@@ -18,24 +18,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.agent.tests.class_limits.agent_processes import AgentProcesses
-from services.agent.tests.class_limits.stub_gpus import StubGpus
+from services.agent.tests.class_limits.stub_gpus import AMD, StubGpus
 from tests.e2e.container_creation import Creation, write_runc
 from tests.e2e.container_node import Workload
 from tests.e2e.device_plugin import DevicePlugin
 from tests.e2e.gpu_pods import (
-    CLAIMED_GPUS,
     DRIVER_VOLUME,
-    GPUS,
-    LANES,
-    LAYOUT,
-    PARTITION,
     PERFORMANCE,
-    SHARED,
     STANDARD,
     STAYS,
+    GpuLayout,
     Started,
     pod_on_gpu,
-    resource_of,
 )
 from tests.e2e.waiting import eventually
 
@@ -46,6 +40,8 @@ from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
 from joulie_devcluster.real_node.node import RealNode
 
+#: Of the driver's file, and of what the observers have seen.
+_DRIVER: Final = "driver"
 _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.005
 #: From the creation of a pod to its first process.
@@ -59,6 +55,7 @@ class GpuNode:
     node: RealNode
     client: KubeClient
     namespace: str
+    layout: GpuLayout
     gpus: StubGpus
     processes: AgentProcesses
     plugins: Collection[DevicePlugin]
@@ -71,12 +68,17 @@ class GpuNode:
     _registered: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @classmethod
-    def over(cls, node: RealNode, client: KubeClient, namespace: str, directory: Path) -> "GpuNode":
-        """Return the node with its files in a directory that `prepare` has made; nothing is started."""
-        gpus = StubGpus(directory / "driver", GPUS)
+    def over(cls, node: RealNode, client: KubeClient, namespace: str, layout: GpuLayout, directory: Path) -> "GpuNode":
+        """Return the node with its files in a directory that `prepare` has been given; nothing is started."""
+        own = directory / layout.vendor.folder
+        driver = own / _DRIVER
+        (driver / "seen").mkdir(parents=True)
+        (own / "link").symlink_to(driver)
+        (own / "link").rename(directory / _DRIVER)
+        gpus = StubGpus(driver, layout.count, vendor=layout.vendor)
         kubelet = node.layout.root / "kubelet"
         processes = AgentProcesses(
-            directory,
+            own,
             gpus,
             node=node.name,
             kubeconfig=node.cluster.issue_kubeconfig("joulie-agent"),
@@ -84,26 +86,30 @@ class GpuNode:
             runtime=node.layout.run / "nri" / "nri.sock",
             shortened=False,
         )
+        if layout.vendor == AMD:
+            for each in layout.offered.values():
+                for index in () if each.is_whole else each.gpus:
+                    gpus.partition(index, processes.sys)
         assigned_mhz: dict[int, int] = {}
         plugins = [
             DevicePlugin(
                 kubelet / "device-plugins",
                 resource,
-                {name.format(index): index for index in indices for name in names},
+                {name.format(index): index for index in each.gpus for name in each.parts},
                 lambda index: gpus.locks_mhz[index],
                 assigned_mhz,
             )
-            for resource, (indices, names) in LAYOUT.items()
+            for resource, each in layout.offered.items()
         ]
-        return cls(node, client, namespace, gpus, processes, plugins, assigned_mhz)
+        return cls(node, client, namespace, layout, gpus, processes, plugins, assigned_mhz)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Register the plugins, and let a standard pod hold each GPU."""
         try:
             await self.register()
-            for resource, (indices, _) in LAYOUT.items():
-                await asyncio.gather(*(self.hold(resource) for _ in indices))
+            for resource, each in self.layout.offered.items():
+                await asyncio.gather(*(self.hold(resource) for _ in each.gpus))
             yield
         finally:
             await asyncio.gather(*self._ending, return_exceptions=True)
@@ -129,11 +135,12 @@ class GpuNode:
         A performance pod gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole
         GPU of a standard pod that ends. Returned are those that were limited when the kubelet assigned them.
         """
-        lanes = [lane for resource in resources for lane in LANES[resource]]
+        lanes = [lane for resource in resources for lane in self.layout.offered[resource].lanes]
         found: list[Started] = []
 
         def enough() -> bool:
-            return len(found) >= number and len({resource_of(each.gpu) for each in found}) == len(resources)
+            of_resources = {self.layout.resource_of(each.gpu) for each in found}
+            return len(found) >= number and len(of_resources) == len(resources)
 
         async def hand_over(gpus: range) -> None:
             while not enough():
@@ -149,8 +156,8 @@ class GpuNode:
         return found
 
     async def _hand_over(self, gpu: int) -> Started:
-        resource = resource_of(gpu)
-        if resource in (SHARED, PARTITION):
+        resource = self.layout.resource_of(gpu)
+        if not self.layout.offered[resource].is_whole:
             return await self.start(resource, PERFORMANCE)
         waiting = asyncio.create_task(self.start(resource, PERFORMANCE))
         pod = self.standard.pop(gpu)
@@ -237,7 +244,7 @@ class GpuNode:
 
         async def offers_none() -> None:
             status = json.loads(await self.client.get(NODES, self.node.name))["status"]
-            assert {status["allocatable"].get(each, "0") for each in LAYOUT} == {"0"}
+            assert {status["allocatable"].get(each, "0") for each in self.layout.offered} == {"0"}
 
         await eventually(offers_none, within_s=60)
 
@@ -263,12 +270,10 @@ class GpuNode:
 
     async def all_limited(self, but: int | None = None) -> None:
         """AssertionError unless each GPU of the device plugins but one is held to a clock."""
-        locks_mhz = self.gpus.locks_mhz[: CLAIMED_GPUS.start]
+        locks_mhz = self.gpus.locks_mhz[: self.layout.claimed.start]
         assert all(mhz for index, mhz in enumerate(locks_mhz) if index != but), locks_mhz
 
 
 def prepare(directory: Path) -> None:
     """Write the runc of a node to a directory, which has to be the first of PATH when the node starts."""
-    driver = directory / "driver"
-    (driver / "seen").mkdir(parents=True)
-    write_runc(directory, file=driver / "gpus", copies=driver / "seen")
+    write_runc(directory, file=directory / _DRIVER / "gpus", copies=directory / _DRIVER / "seen")
