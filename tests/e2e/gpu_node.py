@@ -18,38 +18,30 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.agent.tests.class_limits.agent_processes import AgentProcesses
-from services.agent.tests.class_limits.stub_gpus import StubGpus
+from services.agent.tests.class_limits.stub_gpus import AMD, StubGpus
 from tests.e2e.container_creation import Creation, write_runc
 from tests.e2e.container_node import Workload
 from tests.e2e.device_plugin import DevicePlugin
-from tests.e2e.dra_driver import DraDriver
 from tests.e2e.gpu_pods import (
-    CLAIMED,
-    CLAIMED_GPUS,
     DRIVER_VOLUME,
-    GPUS,
-    LANES,
-    LAYOUT,
-    PARTITION,
     PERFORMANCE,
-    SHARED,
     STANDARD,
     STAYS,
-    TEMPLATE,
+    GpuLayout,
     Started,
     pod_on_gpu,
-    resource_of,
 )
 from tests.e2e.waiting import eventually
 
 from joulie_agent.class_limits.starts import NOT_LIFTED
 from joulie_api.client import KubeClient
-from joulie_api.resources import EVENTS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from joulie_api.resources import EVENTS, NODES, PODS, TELEMETRY_PROFILES
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
 from joulie_devcluster.real_node.node import RealNode
-from joulie_testing.api import make_claim
 
+#: Of the driver's file, and of what the observers have seen.
+_DRIVER: Final = "driver"
 _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.005
 #: From the creation of a pod to its first process.
@@ -63,6 +55,7 @@ class GpuNode:
     node: RealNode
     client: KubeClient
     namespace: str
+    layout: GpuLayout
     gpus: StubGpus
     processes: AgentProcesses
     plugins: Collection[DevicePlugin]
@@ -75,12 +68,17 @@ class GpuNode:
     _registered: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @classmethod
-    def over(cls, node: RealNode, client: KubeClient, namespace: str, directory: Path) -> "GpuNode":
-        """Return the node with its files in a directory that `prepare` has made; nothing is started."""
-        gpus = StubGpus(directory / "driver", GPUS)
+    def over(cls, node: RealNode, client: KubeClient, namespace: str, layout: GpuLayout, directory: Path) -> "GpuNode":
+        """Return the node with its files in a directory that `prepare` has been given; nothing is started."""
+        own = directory / layout.vendor.folder
+        driver = own / _DRIVER
+        (driver / "seen").mkdir(parents=True)
+        (own / "link").symlink_to(driver)
+        (own / "link").rename(directory / _DRIVER)
+        gpus = StubGpus(driver, layout.count, vendor=layout.vendor)
         kubelet = node.layout.root / "kubelet"
         processes = AgentProcesses(
-            directory,
+            own,
             gpus,
             node=node.name,
             kubeconfig=node.cluster.issue_kubeconfig("joulie-agent"),
@@ -88,26 +86,30 @@ class GpuNode:
             runtime=node.layout.run / "nri" / "nri.sock",
             shortened=False,
         )
+        if layout.vendor == AMD:
+            for each in layout.offered.values():
+                for index in () if each.is_whole else each.gpus:
+                    gpus.partition(index, processes.sys)
         assigned_mhz: dict[int, int] = {}
         plugins = [
             DevicePlugin(
                 kubelet / "device-plugins",
                 resource,
-                {name.format(index): index for index in indices for name in names},
+                {name.format(index): index for index in each.gpus for name in each.parts},
                 lambda index: gpus.locks_mhz[index],
                 assigned_mhz,
             )
-            for resource, (indices, names) in LAYOUT.items()
+            for resource, each in layout.offered.items()
         ]
-        return cls(node, client, namespace, gpus, processes, plugins, assigned_mhz)
+        return cls(node, client, namespace, layout, gpus, processes, plugins, assigned_mhz)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Register the plugins, and let a standard pod hold each GPU."""
         try:
             await self.register()
-            for resource, (indices, _) in LAYOUT.items():
-                await asyncio.gather(*(self.hold(resource) for _ in indices))
+            for resource, each in self.layout.offered.items():
+                await asyncio.gather(*(self.hold(resource) for _ in each.gpus))
             yield
         finally:
             await asyncio.gather(*self._ending, return_exceptions=True)
@@ -122,20 +124,6 @@ class GpuNode:
         """Stop the device plugins."""
         await self._registered.aclose()
 
-    @asynccontextmanager
-    async def claimed(self) -> AsyncIterator[None]:
-        """Run a driver of claims, and let a standard pod hold each of its GPUs by a claim."""
-        driver = DraDriver(
-            self.node, self.client, CLAIMED_GPUS, lambda index: self.gpus.locks_mhz[index], self.assigned_mhz
-        )
-        template = make_claim(TEMPLATE, self.namespace, device_class=CLAIMED, template=True)
-        await self.client.create(RESOURCE_CLAIM_TEMPLATES, template, self.namespace)
-        async with driver.running():
-            await asyncio.gather(*(self.hold(CLAIMED) for _ in CLAIMED_GPUS))
-            yield
-            await asyncio.gather(*(self.standard.pop(gpu).delete() for gpu in CLAIMED_GPUS))
-            await asyncio.gather(*self._ending)
-
     async def hold(self, resource: str) -> None:
         """Run a standard pod on a GPU of a resource."""
         started = await self.start(resource, STANDARD, then=STAYS, kind="standard")
@@ -147,11 +135,12 @@ class GpuNode:
         A performance pod gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole
         GPU of a standard pod that ends. Returned are those that were limited when the kubelet assigned them.
         """
-        lanes = [lane for resource in resources for lane in LANES[resource]]
+        lanes = [lane for resource in resources for lane in self.layout.offered[resource].lanes]
         found: list[Started] = []
 
         def enough() -> bool:
-            return len(found) >= number and len({resource_of(each.gpu) for each in found}) == len(resources)
+            of_resources = {self.layout.resource_of(each.gpu) for each in found}
+            return len(found) >= number and len(of_resources) == len(resources)
 
         async def hand_over(gpus: range) -> None:
             while not enough():
@@ -167,8 +156,8 @@ class GpuNode:
         return found
 
     async def _hand_over(self, gpu: int) -> Started:
-        resource = resource_of(gpu)
-        if resource in (SHARED, PARTITION):
+        resource = self.layout.resource_of(gpu)
+        if not self.layout.offered[resource].is_whole:
             return await self.start(resource, PERFORMANCE)
         waiting = asyncio.create_task(self.start(resource, PERFORMANCE))
         pod = self.standard.pop(gpu)
@@ -176,22 +165,6 @@ class GpuNode:
         started = await waiting
         self._delete(pod)
         await self.hold(resource)
-        return started
-
-    async def share_claim(self) -> Started:
-        """Give a performance pod the claim by which a standard pod holds a GPU, once that is limited."""
-        gpu = CLAIMED_GPUS[0]
-
-        async def limited() -> None:
-            assert self.gpus.locks_mhz[gpu] > 0
-
-        claims = (await self.standard[gpu].status())["resourceClaimStatuses"]
-        spec = pod_on_gpu("sharing", CLAIMED, claim=claims[0]["resourceClaimName"])
-        await eventually(limited, within_s=60)
-        await self.create("sharing", PERFORMANCE, spec)
-        started = await self.started("sharing")
-        await self.pod("sharing").delete()
-        assert started.gpu == gpu
         return started
 
     async def start(
@@ -246,6 +219,12 @@ class GpuNode:
         events = await self.client.list(EVENTS, self.namespace)
         return {each["involvedObject"]["name"] for each in events if each["reason"] == NOT_LIFTED}
 
+    async def holders(self, gpu: int) -> list[str]:
+        """Return the names of the pods that hold a GPU by the status that the agent reports."""
+        profile = json.loads(await self.client.get(TELEMETRY_PROFILES, self.node.name))
+        (device,) = (each for each in profile["status"]["devices"] if each["index"] == gpu)
+        return [each["pod"] for each in device["holders"]]
+
     def _delete(self, pod: Workload) -> None:
         task = asyncio.create_task(pod.delete())
         self._ending.add(task)
@@ -265,7 +244,7 @@ class GpuNode:
 
         async def offers_none() -> None:
             status = json.loads(await self.client.get(NODES, self.node.name))["status"]
-            assert {status["allocatable"].get(each, "0") for each in LAYOUT} == {"0"}
+            assert {status["allocatable"].get(each, "0") for each in self.layout.offered} == {"0"}
 
         await eventually(offers_none, within_s=60)
 
@@ -291,12 +270,10 @@ class GpuNode:
 
     async def all_limited(self, but: int | None = None) -> None:
         """AssertionError unless each GPU of the device plugins but one is held to a clock."""
-        locks_mhz = self.gpus.locks_mhz[: CLAIMED_GPUS.start]
+        locks_mhz = self.gpus.locks_mhz[: self.layout.claimed.start]
         assert all(mhz for index, mhz in enumerate(locks_mhz) if index != but), locks_mhz
 
 
 def prepare(directory: Path) -> None:
     """Write the runc of a node to a directory, which has to be the first of PATH when the node starts."""
-    driver = directory / "driver"
-    (driver / "seen").mkdir(parents=True)
-    write_runc(directory, file=driver / "gpus", copies=driver / "seen")
+    write_runc(directory, file=directory / _DRIVER / "gpus", copies=directory / _DRIVER / "seen")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from services.agent.tests.class_limits.stub_gpus import AMD, AMD_BUS, NVIDIA, StubVendor
 from tests.e2e.container_node import CONTAINER
 from tests.e2e.device_plugin import GPU_INDEX
 from tests.e2e.dra_driver import DRIVER
@@ -11,33 +12,84 @@ from tests.e2e.dra_driver import DRIVER
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
 
-WHOLE: Final = "nvidia.com/gpu"
-SHARED: Final = "nvidia.com/gpu.shared"
-PARTITION: Final = "nvidia.com/mig-3g.40gb"
-#: GPUs by the resource that offers them, and how a plugin names the parts of one.
-LAYOUT: Final[Mapping[str, tuple[range, tuple[str, ...]]]] = {
-    WHOLE: (range(12), ("GPU-{}",)),
-    SHARED: (range(12, 15), ("GPU-{}::0", "GPU-{}::1")),
-    # As drivers before R470 name them; a later one has to be asked which GPU a partition is of.
-    PARTITION: (range(15, 18), ("MIG-GPU-{}/1/0", "MIG-GPU-{}/2/0")),
-}
-#: The device class of claims, and the GPUs of its driver.
+#: The device class of claims.
 CLAIMED: Final = DRIVER
-CLAIMED_GPUS: Final = range(18, 21)
-GPUS: Final = CLAIMED_GPUS.stop
 _CLAIM: Final = "gpu"
 #: Names in the pods: of the template of claims, and of the volume with the file of the driver.
 TEMPLATE: Final = "one-gpu"
 DRIVER_VOLUME: Final = "driver"
 
-#: GPUs that are handed over one after the other, beside those of the other lanes, by their resource. With more at once,
-#: starts delay each other so much that the agent's poll is ahead of the start hook, which is to be tested.
-LANES: Final[Mapping[str, tuple[range, ...]]] = {
-    WHOLE: (range(4), range(4, 8), range(8, 12)),
-    SHARED: (LAYOUT[SHARED][0],),
-    PARTITION: (LAYOUT[PARTITION][0],),
-    CLAIMED: (CLAIMED_GPUS,),
-}
+
+@dataclass(frozen=True, slots=True)
+class OfferedGpus:
+    """GPUs that a device plugin offers by one resource.
+
+    Attributes:
+        gpus: their indices.
+        parts: names of the parts of one, of which the plugin gives one to a pod; `{}` is the index.
+        lanes: GPUs that are handed over one after the other, beside those of the other lanes. With more at once, starts
+            delay each other so much that the agent's poll is ahead of the start hook, which is to be tested.
+    """
+
+    gpus: range
+    parts: tuple[str, ...]
+    lanes: tuple[range, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a pod that has one has all of it."""
+        return len(self.parts) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLayout:
+    """The GPUs of a node.
+
+    Attributes:
+        vendor: of all of them.
+        offered: by resource.
+        claimed: those of a driver of claims.
+    """
+
+    vendor: StubVendor
+    offered: Mapping[str, OfferedGpus]
+    claimed: range
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.claimed.stop
+
+    def resource_of(self, gpu: int) -> str:
+        """Return the resource that offers a GPU, or the device class of claims for it."""
+        return next((name for name, each in self.offered.items() if gpu in each.gpus), CLAIMED)
+
+
+WHOLE: Final = "nvidia.com/gpu"
+SHARED: Final = "nvidia.com/gpu.shared"
+PARTITION: Final = "nvidia.com/mig-3g.40gb"
+NVIDIA_GPUS: Final = GpuLayout(
+    NVIDIA,
+    {
+        WHOLE: OfferedGpus(range(12), ("GPU-{}",), (range(4), range(4, 8), range(8, 12))),
+        SHARED: OfferedGpus(range(12, 15), ("GPU-{}::0", "GPU-{}::1"), (range(12, 15),)),
+        # As drivers before R470 name them; a later one has to be asked which GPU a partition is of.
+        PARTITION: OfferedGpus(range(15, 18), ("MIG-GPU-{}/1/0", "MIG-GPU-{}/2/0"), (range(15, 18),)),
+    },
+    range(18, 21),
+)
+AMD_WHOLE: Final = "amd.com/gpu"
+AMD_PARTITION: Final = "amd.com/cpx_nps1"
+#: Of a first partition the name is the address of the GPU, as that of a whole GPU.
+_AMD_ADDRESS: Final = f"0000:{AMD_BUS >> 4:x}{{:x}}:00.0"
+AMD_GPUS: Final = GpuLayout(
+    AMD,
+    {
+        AMD_WHOLE: OfferedGpus(range(6), (_AMD_ADDRESS,), (range(2), range(2, 4), range(4, 6))),
+        AMD_PARTITION: OfferedGpus(range(6, 10), (_AMD_ADDRESS, "amdgpu_xcp_{}"), (range(6, 8), range(8, 10))),
+    },
+    range(10, 10),
+)
 
 STANDARD: Final = {MAX_SLOWDOWN: "10%"}
 PERFORMANCE: Final = {WORKLOAD_CLASS: "performance"}
@@ -66,11 +118,6 @@ class Started:
     assigned_mhz: int
     lock_mhz: int
     creation_ms: float
-
-
-def resource_of(gpu: int) -> str:
-    """Return the resource that offers a GPU, or the device class of claims for it."""
-    return next(name for name, lanes in LANES.items() if any(gpu in lane for lane in lanes))
 
 
 def pod_on_gpu(name: str, resource: str, then: str = "true", *, claim: str = "") -> dict[str, Any]:

@@ -11,19 +11,19 @@ import pytest
 import pytest_asyncio
 from services.agent.tests.class_limits.agent_processes import START_HOOK
 from tests.e2e.conftest import FAILED
+from tests.e2e.gpu_claims import ClaimedGpus, Follows
 from tests.e2e.gpu_node import GpuNode, prepare
 from tests.e2e.gpu_pods import (
-    LAYOUT,
-    PARTITION,
+    AMD_GPUS,
+    NVIDIA_GPUS,
     PERFORMANCE,
     SHARED,
     STANDARD,
     STAYS,
-    WHOLE,
+    GpuLayout,
     Started,
     container,
     pod_on_gpu,
-    resource_of,
 )
 from tests.e2e.waiting import eventually
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    directory = tmp_path_factory.mktemp("site")
+    directory = tmp_path_factory.mktemp("sites")
     prepare(directory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(directory), prepend=os.pathsep)
@@ -58,16 +58,25 @@ async def node(start_cluster: Starter, start_real_node: RealNodeStarter, files: 
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(node: RealNode, files: Path) -> AsyncIterator[GpuNode]:
+async def site(request: pytest.FixtureRequest, node: RealNode, files: Path) -> AsyncIterator[GpuNode]:
+    """The node with the GPUs of the layout that is the parameter, NVIDIA's without one."""
+    layout: GpuLayout = getattr(request, "param", NVIDIA_GPUS)
     async with await node.cluster.client() as client:
         namespace = await create_namespace(client)
-        site = GpuNode.over(node, client, namespace, files)
+        site = GpuNode.over(node, client, namespace, layout, files)
         async with site.running():
             await site.processes.start()
             try:
                 yield site
             finally:
                 await site.processes.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def claims(site: GpuNode) -> AsyncIterator[ClaimedGpus]:
+    claims = ClaimedGpus(site)
+    async with claims.running():
+        yield claims
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +89,15 @@ def show_logs(request: pytest.FixtureRequest, site: GpuNode) -> Iterator[None]:
 
 
 async def _no_performance_container_starts_limited(site: GpuNode, number: int) -> None:
+    offered = site.layout.offered.items()
+    whole, parts = ([name for name, each in offered if each.is_whole is whole] for whole in (True, False))
     # Apart: a pod with a GPU that the kubelet does not list yet may have any part of one, but no whole one of another.
-    found = [
-        *await site.hand_over(number * 2 // 3, [WHOLE]),
-        *await site.hand_over(number // 3, [SHARED, PARTITION]),
-    ]
+    found = [*await site.hand_over(number * 2 // 3, whole), *await site.hand_over(number // 3, parts)]
     limited = [each for each in found if each.lock_mhz]
     waits = site.processes.waits_ms("performance")
+    numbers = dict(Counter(site.layout.resource_of(each.gpu) for each in found))
     print(
-        f"{len(found)} hand-overs of limited GPUs {dict(Counter(resource_of(each.gpu) for each in found))}, "
+        f"{len(found)} hand-overs of limited GPUs {numbers}, "
         f"{len(limited)} containers started under the limit of another pod; "
         f"a container waited for the start hook {_percentiles(waits)}"
     )
@@ -136,7 +145,7 @@ async def test_a_container_that_starts_limited_since_the_driver_hangs_is_seen_an
     site: GpuNode,
 ) -> None:
     await eventually(site.all_limited, within_s=60)
-    for index in LAYOUT[SHARED][0]:
+    for index in NVIDIA_GPUS.offered[SHARED].gpus:
         site.gpus.hang(index, on_set=True)
     try:
         started = await site.start(SHARED, PERFORMANCE, then=STAYS)
@@ -147,7 +156,7 @@ async def test_a_container_that_starts_limited_since_the_driver_hangs_is_seen_an
 
         await eventually(warned, within_s=30)
     finally:
-        for index in LAYOUT[SHARED][0]:
+        for index in NVIDIA_GPUS.offered[SHARED].gpus:
             site.gpus.hang(index, on_set=False)
 
     async def freed() -> None:
@@ -188,7 +197,7 @@ async def test_an_init_container_starts_without_the_limit_of_another_pod(site: G
 
 @pytest.mark.e2e
 async def test_a_performance_pod_with_the_name_of_a_standard_pod_starts_without_its_limit(site: GpuNode) -> None:
-    names = [f"reused-{index}" for index in LAYOUT[SHARED][0]]
+    names = [f"reused-{index}" for index in NVIDIA_GPUS.offered[SHARED].gpus]
     for name in names:
         await site.create(name, STANDARD, pod_on_gpu(name, SHARED, STAYS))
         await site.started(name)
@@ -207,8 +216,31 @@ async def test_a_performance_pod_with_the_name_of_a_standard_pod_starts_without_
 
 
 @pytest.mark.e2e
-async def test_a_gpu_of_a_claim_that_pods_share_loses_the_limit_before_a_performance_pod_starts(site: GpuNode) -> None:
-    async with site.claimed():
-        started = await site.share_claim()
+async def test_a_gpu_of_a_claim_that_pods_share_loses_the_limit_before_a_performance_pod_starts(
+    site: GpuNode, claims: ClaimedGpus
+) -> None:
+    started = await claims.share()
     assert started.lock_mhz == 0
     assert started.pod not in await site.warned()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("follows", Follows)
+async def test_a_claim_that_goes_to_the_next_pod_takes_no_limit_to_it(
+    site: GpuNode, claims: ClaimedGpus, follows: Follows
+) -> None:
+    names = [f"{follows.name.lower().replace('_', '-')}-{number}" for number in range(len(NVIDIA_GPUS.claimed))]
+    found = await asyncio.gather(*(claims.hand_over(name, follows) for name in names))
+    for name, each in zip(names, found, strict=True):
+        assert each.limit_mhz > 0
+        assert each.then.lock_mhz == 0
+        assert each.holders == ([f"{name}-first"], [f"{name}-then"])
+        assert each.allocations[0] == each.allocations[1]
+    assert not {each.then.pod for each in found} & await site.warned()
+
+
+# At the end: the node then has these GPUs in place of those before.
+@pytest.mark.e2e
+@pytest.mark.parametrize("site", [AMD_GPUS], ids=["AMD"], indirect=True)
+async def test_no_performance_container_starts_under_the_limit_of_another_pod_on_gpus_of_amd(site: GpuNode) -> None:
+    await _no_performance_container_starts_limited(site, 9)

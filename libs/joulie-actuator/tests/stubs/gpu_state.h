@@ -41,6 +41,7 @@ struct stub_gpu {
     volatile uint32_t manual;           /* AMD SMI: the performance level in which limits on clocks are in force */
     volatile uint32_t set_us;           /* how long each step of a change of its clocks takes */
     volatile uint32_t releases;         /* how often limits on its clocks have ended */
+    volatile uint32_t bus, partition;   /* AMD SMI: of its PCI address, whose function is the partition; no bus: it tells none */
 };
 
 struct stub_state {

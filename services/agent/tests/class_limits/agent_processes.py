@@ -64,6 +64,7 @@ class AgentProcesses:
         self._ports: dict[str, int] = {}
         self.running: dict[str, ServiceProcess] = {}
         machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
+        self.sys = machine.sys
         sockets = {name: str(directory / f"{name}.sock") for name in (ACTUATOR, HOLDERS, START_HOOK)}
         module = [sys.executable, "-m"]
         hook = {} if runtime is None else {"START_HOOK_SOCKET": sockets[START_HOOK]}

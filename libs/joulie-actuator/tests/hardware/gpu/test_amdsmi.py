@@ -11,6 +11,7 @@ from joulie_actuator.reasons import Reason
 
 FIRST = "e1ff74a1-0000-1000-8011-a1b2c3d4e501"
 SECOND = "e1ff74a1-0000-1000-8011-a1b2c3d4e502"
+THIRD = "e1ff74a1-0000-1000-8011-a1b2c3d4e503"
 MI300X = {"min_mw": 0, "max_mw": 750_000, "default_mw": 750_000, "limit_mw": 750_000, "power_mw": 141_000}
 
 
@@ -281,11 +282,22 @@ def test_a_device_that_lists_no_processes_is_a_failure_and_not_unused(drive, sta
     assert drive.reason("processes", SECOND) == Reason.NO_INTERFACE
 
 
-def test_the_processes_of_one_partition_are_not_those_of_the_device(drive, state):
-    state.gpus[0].use(compute=[17])
-    assert drive("processes", FIRST) == [17]
-    state.gpus[0].partitioned = 1
+@pytest.mark.parametrize("uuid", [FIRST, THIRD], ids=["one UUID", "UUIDs of their own"])
+@pytest.mark.parametrize("in_first", [[], [17]], ids=["the first unused", "the first used"])
+def test_the_processes_of_a_partitioned_gpu_are_not_known_by_those_of_its_first_partition(uuid, in_first, drive, state):
+    state.gpus[0].use(compute=in_first)
+    assert drive("processes", FIRST) == in_first
+    state.gpus[0].bus, state.gpus[0].partitioned = 0x0C, 1
+    second = state.add(uuid, "AMD Instinct MI300X OAM", can_be_partitioned=1, partitioned=1, bus=0x0C, partition=1)
+    # The library lists this one for the second partition alone.
+    second.use(compute=[18])
     assert drive.reason("processes", FIRST) == Reason.NO_READING
+
+
+def test_the_partitions_of_a_gpu_differ_in_the_function_of_their_address(drive, state):
+    state.gpus[0].bus, state.gpus[0].partitioned = 0x0C, 1
+    state.add(THIRD, "AMD Instinct MI300X OAM", can_be_partitioned=1, partitioned=1, bus=0x0C, partition=1)
+    assert [each["pci_address"] for each in drive("devices")] == ["0000:0c:00.0", "", "0000:0c:00.1"]
 
 
 def test_a_process_whose_name_the_package_cannot_decode_is_a_failure(drive, state):

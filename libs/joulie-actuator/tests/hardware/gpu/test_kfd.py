@@ -4,28 +4,18 @@ import pytest
 
 from joulie_actuator.hardware.gpu.kfd import partition_names
 from joulie_actuator.hardware.sysfs import SysfsTree
+from joulie_testing.agent.kfd_tree import KfdTree
 
 GPUS = (0x0C, 0x22)
 #: Partitions of each GPU in the mode DPX.
 PARTS = 2
 
 
-class Tree:
+class Tree(KfdTree):
     def __init__(self, root):
-        self.root = root
+        super().__init__(root)
+        # One with a CPU has no render node.
         self.node(0, drm_render_minor=0, location_id=0, domain=0)
-
-    def node(self, number, **properties):
-        """Add a node to KFD's topology; one with a CPU has no render node."""
-        directory = self.root / f"class/kfd/kfd/topology/nodes/{number}"
-        directory.mkdir(parents=True, exist_ok=True)
-        lines = ["cpu_cores_count 0", "vendor_id 4098", *(f"{name} {value}" for name, value in properties.items())]
-        (directory / "properties").write_text("\n".join([*lines, "num_xcc 4", "max_engine_clk_ccompute 3700"]) + "\n")
-
-    def partition(self, number, *renders):
-        for render in renders:
-            (self.root / f"devices/platform/amdgpu_xcp_{number}/drm/renderD{render}").mkdir(parents=True)
-            (self.root / f"devices/platform/amdgpu_xcp_{number}/drm/card{render - 127}").mkdir()
 
     def names(self):
         return partition_names(SysfsTree(self.root))

@@ -73,6 +73,19 @@ amdsmi_status_t amdsmi_get_gpu_device_uuid(handle_t device, uint32_t *length, ch
     return copy(uuid, *length, gpu->uuid);
 }
 
+/* amdsmi_bdf_t: the partitions of a GPU have its address but for the function, which is the number of the partition. */
+amdsmi_status_t amdsmi_get_gpu_device_bdf(handle_t device, uint64_t *bdf)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->bus == 0)
+        return NOT_SUPPORTED;
+    *bdf = (uint64_t)gpu->bus << 8 | gpu->partition;
+    return SUCCESS;
+}
+
 /* amdsmi_asic_info_t */
 struct __attribute__((packed)) asic_info {
     char market_name[256];
@@ -179,7 +192,7 @@ amdsmi_status_t amdsmi_get_energy_count(handle_t device, uint64_t *count, float 
     return SUCCESS;
 }
 
-/* amdsmi_proc_info_t */
+/* amdsmi_proc_info_t, of the processes that KFD has for this partition: each has a device of its own there. */
 struct __attribute__((packed)) process_info {
     char name[256];
     uint32_t pid;
@@ -292,7 +305,8 @@ amdsmi_status_t amdsmi_get_gpu_compute_partition(handle_t device, char *partitio
     amdsmi_status_t ret = find(device, &gpu);
     if (ret != SUCCESS)
         return ret;
-    if (!gpu->can_be_partitioned)
+    /* The first partition alone has the file that tells it. */
+    if (!gpu->can_be_partitioned || gpu->partition != 0)
         return NOT_SUPPORTED;
     snprintf(partition, length, "%s", gpu->partitioned ? "CPX" : "SPX");
     return SUCCESS;

@@ -51,6 +51,8 @@ class StubGpu(ctypes.Structure):
         ("manual", ctypes.c_uint32),
         ("set_us", ctypes.c_uint32),
         ("releases", ctypes.c_uint32),
+        ("bus", ctypes.c_uint32),
+        ("partition", ctypes.c_uint32),
     )
 
     def use(self, *, compute: Sequence[int] = (), draw: Sequence[int] = ()) -> None:
