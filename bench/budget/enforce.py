@@ -101,9 +101,12 @@ async def _raise(api: FakeApiServer, watts: int) -> None:
     for event in api.objects("PowerEvent"):
         api.remove("PowerEvent", event["metadata"]["name"])
     api.put(_domain("feed", watts))
-    await api.wait_for(
-        lambda: sum(_answered_watts(each) for each in api.objects("NodePowerBudget")) >= _RAISED * watts, timeout_s=60.0
-    )
+    async with asyncio.timeout(60.0):
+        while True:
+            if sum(_answered_watts(each) for each in api.objects("NodePowerBudget")) >= _RAISED * watts:
+                return
+            # Not at each change: a look at all objects takes longer than a write.
+            await asyncio.sleep(0.5)
 
 
 def _answered_watts(budget: Mapping[str, Any]) -> float:
@@ -125,17 +128,21 @@ async def _within(api: FakeApiServer, seen: int, watts: int, part: str, key: str
 async def _answer(api: FakeApiServer) -> None:
     """Let the agent of each node that was asked answer."""
     done = 0
+    pending: list[Mapping[str, Any]] = []
     while True:
-        for entry in list(api.requests)[done:]:
-            done += 1
-            if entry.kind == "NodePowerBudget" and entry.verb in {"create", "patch"}:
-                name = entry.json()["spec"]["nodeName"]
-                stored = api.get("NodePowerBudget", name)
-                if stored is not None:
-                    spec = stored["spec"]
-                    kept = ("nodeUID", "bootID", "sequence", "renewal")
-                    status = {each: spec[each] for each in kept} | {"inForceWatts": spec.get("limitWatts")}
-                    api.patch("NodePowerBudget", name, {"status": status})
+        entries = list(api.requests)[done:]
+        done += len(entries)
+        written = (each for each in entries if each.kind == "NodePowerBudget" and each.verb in {"create", "patch"})
+        asked, pending = [*pending, *(each.json()["spec"] for each in written)], []
+        for spec in asked:
+            stored = api.get("NodePowerBudget", spec["nodeName"])
+            if stored is None or stored["spec"]["renewal"] < spec["renewal"]:
+                pending.append(spec)  # received, and not stored yet
+                continue
+            kept = ("nodeUID", "bootID", "sequence", "renewal")
+            status = {each: stored["spec"][each] for each in kept}
+            status["inForceWatts"] = stored["spec"].get("limitWatts")
+            api.patch("NodePowerBudget", spec["nodeName"], {"status": status})
         await asyncio.sleep(0.01)
 
 
