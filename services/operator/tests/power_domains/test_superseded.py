@@ -32,6 +32,12 @@ async def raising(enforced, monkeypatch):
     return enforced, meanwhile
 
 
+async def limit(enforced, watts):
+    """Change the limit, and wait until the operator has seen that."""
+    enforced.put("rack", watts, **_RACK)
+    await enforced.follow(enforced.leader)
+
+
 async def asked(enforced):
     """Return the limits that one pass asks."""
     start = len(enforced.leader.writes)
@@ -47,12 +53,7 @@ async def test_all_raises_are_sent_where_nothing_changes(raising):
 
 async def test_a_lower_limit_stops_the_raises_that_are_not_sent_yet_and_is_asked_next(raising):
     enforced, meanwhile = raising
-
-    async def lower():
-        enforced.put("rack", 450, **_RACK)
-        await enforced.follow(enforced.leader)
-
-    meanwhile.append(lower)
+    meanwhile.append(lambda: limit(enforced, 450))
     assert await asked(enforced) == [("patch", 400.0)]
     assert await asked(enforced) == [("patch", 150.0)] * 3
     enforced.answer()
@@ -87,23 +88,13 @@ async def test_reports_of_nodes_stop_nothing(raising):
 async def test_limits_that_change_without_end_stop_no_raise_for_longer_than_the_limit(raising):
     enforced, meanwhile = raising
     enforced.now_s += WHOLE_S
-
-    async def lower():
-        enforced.put("rack", 1_199, **_RACK)
-        await enforced.follow(enforced.leader)
-
-    meanwhile.append(lower)
+    meanwhile.append(lambda: limit(enforced, 1_199))
     assert await asked(enforced) == [("patch", 400.0)] * 3
 
 
 async def test_the_status_of_a_domain_is_left_to_the_next_decision(raising):
     enforced, meanwhile = raising
-
-    async def lower():
-        enforced.put("rack", 450, **_RACK)
-        await enforced.follow(enforced.leader)
-
-    meanwhile.append(lower)
+    meanwhile.append(lambda: limit(enforced, 450))
     start = len(enforced.leader.writes)
     await asked(enforced)
     assert {each.kind for each in enforced.leader.writes[start:]} == {"NodePowerBudget"}
