@@ -134,7 +134,7 @@ async def test_a_guaranteed_container_gets_a_cpu_of_its_own_and_the_others_get_i
     exclusive = await run("exclusive", cpu="1")
     await eventually(lambda: one_cpu(exclusive), within_s=20)
     own = await exclusive.cpus()
-    await eventually(on(shared, ALL - own), within_s=2)
+    await eventually(on(shared, ALL - own), within_s=10)
 
     await exclusive.delete()
     await eventually(on(shared, ALL), within_s=10)

@@ -92,7 +92,7 @@ class ScriptedBackend:
     def count(self, node: str, action: str | None = None) -> int:
         return sum(1 for call in self.calls if call[0] == node and action in {None, call[1]})
 
-    async def until(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout_s: float = 30.0) -> None:
         """Return when the condition holds; it is checked again after each request."""
         async with asyncio.timeout(timeout_s):
             while not condition():

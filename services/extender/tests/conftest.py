@@ -73,7 +73,7 @@ class Extender:
         assert [each["Host"] for each in answer] == list(names)
         return {each["Host"]: each["Score"] for each in answer}
 
-    async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
+    async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:
         """Return when the watches have brought what the condition waits for."""
         async with asyncio.timeout(timeout_s):
             while not condition():  # noqa: ASYNC110 - the table does not report its changes

@@ -39,7 +39,7 @@ async def test_impossible_hardware_of_one_node_keeps_no_node_from_being_served(c
         cluster.api.put(node)
     cluster.api.put(hardware("new-0", status))
     operator = cluster.start()
-    await cluster.until(cluster.settled, timeout_s=8)
+    await cluster.until(cluster.settled)
     await cluster.until(lambda: all(cluster.twin(name) for name in cluster.views()))
     assert "joulie_internal_errors_total{" not in await operator.metrics()
     known = cluster.twin("new-1")["powerMeasurement"]["cpuTdpW"]

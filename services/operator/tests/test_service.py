@@ -416,7 +416,7 @@ async def test_transitions_are_counted_once_and_series_vanish_with_their_node(cl
     assert "joulie_operator_reconcile_duration_seconds_count" in text
     leave(cluster, "node-3", "unmanaged")
     await cluster.until(lambda: is_clean(cluster, "node-3"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while "node-3" in await operator.metrics():
             pass
 

@@ -47,7 +47,7 @@ class Watch:
         self.response.close()
 
     async def line(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await self.response.content.readline()
 
     async def drain(self):

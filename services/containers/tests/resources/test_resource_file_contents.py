@@ -121,7 +121,7 @@ async def running(files, follow):
 
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - conditions are on plain values
             await asyncio.sleep(0.005)
 

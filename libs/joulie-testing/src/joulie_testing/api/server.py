@@ -199,7 +199,7 @@ class FakeApiServer:
             stream.disturb(action)
         return len(hit)
 
-    async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
+    async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:
         """Wait until the condition holds; it is checked after each request and each change.
 
         Raises:
