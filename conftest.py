@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
 import structlog
 from hypothesis import settings
+from tests import marks
 
 pytest_plugins = ["joulie_testing.api.fixtures", "joulie_devcluster.fixtures", "tests.e2e.audit_plugin"]
 
@@ -39,8 +41,16 @@ settings.register_profile("search", deadline=None, max_examples=1000, print_blob
 settings.load_profile("joulie")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files in which no test has the marks that `-m` asks for."""
+    wanted = marks.required(config.option.markexpr)
+    test_file = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return True if wanted and test_file and not marks.can_have(collection_path, wanted) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest."""
+    marks.check_stated(items)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 

@@ -1,12 +1,14 @@
-"""A whole system for each test: control plane, nodes, simulator, operator, two agents and the extender."""
+"""A whole system for each test, or for those of a module: control plane, nodes, simulator, and Joulie's services."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from services.ven.tests.specification import Specification, find
 from services.ven.tests.vtn import Vtn
+from tests.e2e.shared import SharedStack, delete_all_pods
 from tests.e2e.system import System
 from tests.e2e.view import ClusterView
 
@@ -46,8 +48,7 @@ async def system(request: pytest.FixtureRequest, start_cluster: Starter) -> Asyn
     The marker `system(operator={...}, agent={...}, extender={...}, sim={...})` sets the services' environment, its
     argument `nodes` other classes of nodes, `etcd_members` the members of etcd.
     """
-    marker = request.node.get_closest_marker("system")
-    options = dict(marker.kwargs) if marker else {}
+    options = _settings(request.node.get_closest_marker("system"))
     nodes = options.pop("nodes", None) or read_node_classes(_NODES)
     etcd_members = options.pop("etcd_members", 1)
     env = {Service(f"joulie-{name}"): values for name, values in options.items()}
@@ -61,10 +62,45 @@ async def system(request: pytest.FixtureRequest, start_cluster: Starter) -> Asyn
             cluster.check()
     finally:
         if request.node.stash.get(FAILED, False):
-            for name, process in stack.services.items():
-                print(f"--- {name}\n{process.log_tail()}")
+            _show_logs(stack)
         await stack.down()
         await cluster.down()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shared_stack(start_cluster: Starter) -> AsyncIterator[SharedStack]:
+    """The cluster of the tests of a module that use `shared_system`; the first of them starts the services."""
+    cluster = await start_cluster(ClusterConfig(nodes=read_node_classes(_NODES)))
+    shared = SharedStack(JoulieStack(cluster))
+    try:
+        yield shared
+    finally:
+        await shared.stack.down()
+        await cluster.down()
+
+
+@pytest_asyncio.fixture
+async def shared_system(request: pytest.FixtureRequest, shared_stack: SharedStack) -> AsyncIterator[System]:
+    """Twelve mixed nodes under Joulie, in a cluster that the tests of a module share, one after another.
+
+    Services run with the settings of the marker `system`, as for the fixture `system`, and with no other; those whose
+    settings differ from the last test's are restarted. No pod of an earlier test is left. A test must not change nodes
+    or leave objects outside its namespace, and must not need a past without pods.
+    """
+    settings = _settings(request.node.get_closest_marker("system"))
+    stack = shared_stack.stack
+    try:
+        async with await stack.cluster.client(user_agent="joulie-tests") as client:
+            namespace = await create_namespace(client)
+            await shared_stack.run_with({Service(f"joulie-{name}"): env for name, env in settings.items()})
+            try:
+                yield System(stack, ClusterView(client, sim_url=stack.sim_url, namespace=namespace))
+            finally:
+                await delete_all_pods(client, namespace)
+            stack.cluster.check()
+    finally:
+        if request.node.stash.get(FAILED, False):
+            _show_logs(stack)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,3 +110,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     if call.when == "call":
         item.stash[FAILED] = report.failed
     return report
+
+
+def _settings(marker: pytest.Mark | None) -> dict[str, Any]:
+    return dict(marker.kwargs) if marker else {}
+
+
+def _show_logs(stack: JoulieStack) -> None:
+    for name, process in stack.services.items():
+        print(f"--- {name}\n{process.log_tail()}")

@@ -35,45 +35,45 @@ async def _capped_at(system: System, share: float) -> None:
 
 
 @pytest.mark.system(operator=_ALL_PERFORMANCE)
-async def test_a_node_with_a_performance_pod_drains_before_it_is_capped(system: System) -> None:
+async def test_a_node_with_a_performance_pod_drains_before_it_is_capped(shared_system: System) -> None:
     async def performance() -> None:
-        await _is(system, profile="performance", draining=False, schedulable="performance", cap_share=1.0)
+        await _is(shared_system, profile="performance", draining=False, schedulable="performance", cap_share=1.0)
 
     async def draining() -> None:
-        await _is(system, profile="eco", draining=True, schedulable="draining", cap_share=1.0)
+        await _is(shared_system, profile="eco", draining=True, schedulable="draining", cap_share=1.0)
 
     async def eco() -> None:
-        await _is(system, profile="eco", draining=False, schedulable="eco", cap_share=0.6)
+        await _is(shared_system, profile="eco", draining=False, schedulable="eco", cap_share=0.6)
 
     await eventually(performance, within_s=30)
-    await _place_performance_pod(system, "holder")
+    await _place_performance_pod(shared_system, "holder")
 
-    await system.operator.restart(_HALF)
+    await shared_system.operator.restart(_HALF)
     await eventually(draining, within_s=20)
     await holds(draining, for_s=5)
 
-    await system.view.delete_pods(["holder-0"])
+    await shared_system.view.delete_pods(["holder-0"])
     await eventually(eco, within_s=10)
 
-    await system.operator.restart(_ALL_PERFORMANCE)
+    await shared_system.operator.restart(_ALL_PERFORMANCE)
     await eventually(performance, within_s=20)
 
 
 @pytest.mark.system(operator=_ALL_PERFORMANCE)
-async def test_planning_performance_again_clears_the_draining(system: System) -> None:
+async def test_planning_performance_again_clears_the_draining(shared_system: System) -> None:
     async def performance() -> None:
-        await _is(system, profile="performance", draining=False, schedulable="performance", cap_share=1.0)
+        await _is(shared_system, profile="performance", draining=False, schedulable="performance", cap_share=1.0)
 
     async def draining() -> None:
-        await _is(system, profile="eco", draining=True, schedulable="draining", cap_share=1.0)
+        await _is(shared_system, profile="eco", draining=True, schedulable="draining", cap_share=1.0)
 
     await eventually(performance, within_s=30)
-    await _place_performance_pod(system, "stayer")
-    await system.operator.restart(_HALF)
+    await _place_performance_pod(shared_system, "stayer")
+    await shared_system.operator.restart(_HALF)
     await eventually(draining, within_s=20)
-    await system.operator.restart(_ALL_PERFORMANCE)
+    await shared_system.operator.restart(_ALL_PERFORMANCE)
     await eventually(performance, within_s=20)
-    assert (await system.view.pods())["stayer-0"]["status"]["phase"] == "Running"
+    assert (await shared_system.view.pods())["stayer-0"]["status"]["phase"] == "Running"
 
 
 @pytest.mark.system(operator=_ALL_PERFORMANCE)
