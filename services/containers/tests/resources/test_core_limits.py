@@ -6,6 +6,7 @@ import pytest
 
 from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_containers.resources.core_limits import MOST_COUNTED_S, CoreLimits, core_holders
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.class_caps.core_limits import CoreHolder, CoreLimitReason, stated_slowdown
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import EMPTY, Cpus
@@ -138,6 +139,17 @@ async def test_the_time_of_limited_cores_is_counted_but_no_time_that_was_not_see
     machine.holders.clear()
     await machine.reasons(now_s=10_010.0)
     assert machine.limits.state.limited_core_s == 20.0 + 2 * MOST_COUNTED_S
+
+
+async def test_what_the_containers_of_the_moment_allow_is_known_once_the_machine_was_read(machine):
+    machine.give("1,5")
+    machine.give("2,6", PERFORMANCE)
+    machine.give("3")
+    assert machine.limits.allowed() == {}
+    await machine.reasons()
+    assert machine.limits.allowed() == {Cpus.parse("1,5"): AllowedSlowdown.QUARTER}
+    machine.holders.clear()
+    assert machine.limits.allowed() == {}
 
 
 async def test_hardware_that_has_changed_is_read_anew(machine):
