@@ -84,8 +84,8 @@ async def shared_system(request: pytest.FixtureRequest, shared_stack: SharedStac
     """Twelve mixed nodes under Joulie, in a cluster that the tests of a module share, one after another.
 
     Services run with the settings of the marker `system`, as for the fixture `system`, and with no other; those whose
-    settings differ from the last test's are restarted. No pod of an earlier test is left. A test must not change nodes
-    or leave objects outside its namespace, and must not need a past without pods.
+    settings differ from the last test's are restarted. No pod of an earlier test is left. A test must not change nodes,
+    leave objects outside its namespace or start more services, and must not need a past without pods.
     """
     settings = _settings(request.node.get_closest_marker("system"))
     stack = shared_stack.stack

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
-from joulie_api.errors import NotFound
 from joulie_api.resources import PODS
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack
@@ -26,7 +25,7 @@ class SharedStack:
         self._original: dict[str, dict[str, str]] = {}
 
     async def run_with(self, settings: Mapping[Service, Mapping[str, str]]) -> None:
-        """Have exactly the services of the stack run, with some settings and no others, and wait until all are ready.
+        """Have the services of the stack run with some settings and no others, and wait until all are ready.
 
         A service that runs with these settings already is left alone.
 
@@ -36,8 +35,6 @@ class SharedStack:
         if not self._original:
             await self.stack.up()
             self._original = {name: dict(process.env) for name, process in self.stack.services.items()}
-        for name in self.stack.services.keys() - self._original.keys():
-            await self._remove(name)
         for name, process in self.stack.services.items():
             env = self._original[name] | dict(settings.get(process.service, {}))
             if process.running and process.env == env:
@@ -46,23 +43,13 @@ class SharedStack:
             await process.restart()
         await self.stack.wait_ready(_READY_S)
 
-    async def _remove(self, name: str) -> None:
-        process = self.stack.services.pop(name)
-        if process.running:
-            await process.stop()
-        self.stack.cluster.release(name)
-
 
 async def delete_all_pods(client: KubeClient, namespace: str) -> None:
     """Delete the pods of a namespace, and wait until they are gone."""
+    await client.request("DELETE", PODS.collection_path(namespace))
 
     async def gone() -> None:
-        pods = await client.list(PODS, namespace)
-        for pod in pods:
-            try:
-                await client.delete(PODS, pod["metadata"]["name"], namespace)
-            except NotFound:
-                continue
-        assert not pods, f"{len(pods)} pods are left in {namespace}"
+        left = len(await client.list(PODS, namespace))
+        assert not left, f"{left} pods are left in {namespace}"
 
     await eventually(gone, within_s=_PODS_GONE_S)
