@@ -1,5 +1,8 @@
 # `just --list` is the table of contents; CI calls the same recipes.
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
+# Tests start hundreds of Python processes, each of which takes twice as long without compiled modules: those are kept
+# whatever the environment says.
+export PYTHONDONTWRITEBYTECODE := ""
 members := "libs/joulie-core libs/joulie-api libs/joulie-actuator libs/joulie-cli libs/joulie-devcluster libs/joulie-sim libs/joulie-testing services/operator services/agent services/containers services/extender services/outofband services/ven"
 
 api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py tests/e2e/test_kind_files.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
