@@ -85,6 +85,17 @@ async def test_reports_of_nodes_stop_nothing(raising):
     assert len(await asked(enforced)) == 3
 
 
+async def test_a_new_domain_stops_nothing(raising):
+    enforced, meanwhile = raising
+
+    async def create():
+        enforced.put("other", 500, nodeSelector={"rack": "b"})
+        await enforced.follow(enforced.leader)
+
+    meanwhile.append(create)
+    assert len(await asked(enforced)) == 3
+
+
 async def test_limits_that_change_without_end_stop_no_raise_for_longer_than_the_limit(raising):
     enforced, meanwhile = raising
     enforced.now_s += WHOLE_S

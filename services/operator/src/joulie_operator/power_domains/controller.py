@@ -3,8 +3,9 @@
 Guarantees that nothing is written but the status of PowerDomains and, by `joulie_operator.power_domains.budgets`, the
 objects of nodes; that nothing is decided on what may be out of date; that a status is written only on the version of
 the object that it was decided by; and that what fails for one node, tree or domain is tried again at the next pass and
-holds no other up. A spec of a domain or of an event is looked at at once, also while an earlier decision is carried
-out: what raises limits is then left to the next one. Reports of nodes are looked at together.
+holds no other up. A changed spec of a domain, and one of an event, is looked at at once, also while an earlier decision
+is carried out: what raises limits is then left to the next one. Reports of nodes, and new domains, are looked at
+together.
 """
 
 import asyncio
@@ -41,7 +42,8 @@ _log = structlog.get_logger()
 
 #: Between two passes where nothing changes.
 INTERVAL_S: Final = 10.0
-#: Time in which reports of nodes are collected before a pass; as long as a decision takes, where that is longer.
+#: Time in which reports of nodes and new domains are collected before a pass; as long as a decision takes, where that
+#: is longer.
 DEBOUNCE_S: Final = 0.1
 #: Time after which a pass is carried out to its end whatever changes meanwhile.
 WHOLE_S: Final = 30.0
@@ -191,7 +193,10 @@ class PowerDomainController:
         self._changed.set()
 
     def _on_domain(self, _name: str, old: Versioned[PowerDomain] | None, new: Versioned[PowerDomain] | None) -> None:
-        if old is None or new is None or old.model.spec != new.model.spec:
+        if old is None or new is None:
+            # The domains of a tree are created one by one: nodes would be lowered for a part of it.
+            self._changed.set()
+        elif old.model.spec != new.model.spec:
             self._wake_at_once()
 
     async def _nodes(self, nodes: Iterable[Node], *, afresh: bool) -> dict[NodeName, DomainNode]:
