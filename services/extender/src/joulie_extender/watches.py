@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from joulie_api.claims import Claims
 from joulie_api.client import KubeClient
 from joulie_api.log_limit import LogLimit
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import Reflector, stale_reasons
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
@@ -78,8 +78,7 @@ class ExtenderWatches:
 
     def stale_reason(self) -> str | None:
         """Return which watches must not be believed and why, for the readiness check; None where all may."""
-        reasons = ((each.name, each.stale_reason(self._cache_ttl_s)) for each in self._reflectors)
-        return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
+        return stale_reasons(self._reflectors, self._cache_ttl_s)
 
     def refresh(self) -> None:
         """Bring the table up to this moment; to be called before it is read."""

@@ -3,8 +3,8 @@
 So one watch serves several readers: each gets the additions, changes and deletions of its own objects.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 from joulie_api.reflector.driver import STALE_TOLERANCE_S, Handler
 
@@ -36,6 +36,12 @@ class LocalCopy(Protocol[T_co]):
 
     def subscribe(self, handler: Handler[T_co]) -> None:
         """Call `handler(key, old, new)` for every change from now on, and at once for every object in the store."""
+
+
+def stale_reasons(copies: Iterable[LocalCopy[Any]], tolerance_s: float = STALE_TOLERANCE_S) -> str | None:
+    """Return which of some copies must not be used, and why; None where all may."""
+    reasons = ((each.name, each.stale_reason(tolerance_s)) for each in copies)
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
 
 
 class MappedCopy(Generic[S, T]):

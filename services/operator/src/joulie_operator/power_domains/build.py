@@ -4,14 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from joulie_api.app import App
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_api.optional_watch import OptionalWatch
-from joulie_api.reflector import Reflector
+from joulie_api.reflector import Reflector, stale_reasons
 from joulie_api.resources import NODE_POWER_BUDGETS, POWER_DOMAINS, POWER_EVENTS
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodePowerBudget, PowerDomain, PowerEvent
@@ -69,9 +68,7 @@ def build_power_domains(
     clock, sent = asyncio.get_running_loop().time, SentLimits()
 
     def stale_reason() -> str | None:
-        watches: tuple[Reflector[Any], ...] = (domains, *around.watches.all)
-        reasons = ((each.name, each.stale_reason()) for each in watches)
-        return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
+        return stale_reasons((domains, *around.watches.all))
 
     controller = PowerDomainController(
         PowerDomainParts(

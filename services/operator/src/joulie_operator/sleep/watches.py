@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from joulie_api.client import KubeClient
-from joulie_api.reflector import LocalCopy, Reflector
+from joulie_api.reflector import LocalCopy, Reflector, stale_reasons
 from joulie_api.resources import (
     DAEMON_SETS,
     NODE_SLEEP_POLICIES,
@@ -88,5 +88,4 @@ class SleepWatches:
 
     def stale_reason(self) -> str | None:
         """Return which of them must not be believed, and why; None where all may."""
-        reasons = ((each.name, each.stale_reason()) for each in self.all)
-        return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
+        return stale_reasons(self.all)
