@@ -8,9 +8,8 @@ machine. A cut takes 30 % of what all nodes may draw; all is raised again before
 of the PowerDomain, a PowerEvent that starts when it is created, and one that was created before its start. `in force`
 of a node is the time from just before the write, or from the start of the last, until a watch of NodePowerBudgets first
 shows that its agent has read back the limit of the end of the cut, or less; `asked` is the same for what the operator
-has written. `sum of caps` is when the simulator's own sum is within the limit, by a
-look each half second. CPU is that of the processes, from then until the last node. Exit code 1 where a limit of the
-project is missed.
+has written. `sum of caps` is when the simulator's own sum is within the limit, by a look each half second. CPU is that
+of the processes, from then until the last node. Exit code 1 where a limit of the project is missed.
 """
 
 import argparse

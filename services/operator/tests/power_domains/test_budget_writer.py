@@ -63,7 +63,7 @@ class Writing:
         self.writer = BudgetWriter(self.api, self.sent, clock=lambda: self.now_s, concurrency=concurrency)
 
     async def write(self, *changes):
-        await self.writer.write(changes, NODES, DECIDED_S)
+        await self.writer.write(changes, NODES, DECIDED_S, lambda: False)
 
 
 @pytest.fixture

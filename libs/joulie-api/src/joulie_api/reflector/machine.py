@@ -309,7 +309,7 @@ class ReflectorMachine(Generic[T]):
         if self._watch_was_useful(now):
             return self._watch()
         # It disconnected at once without an event: overloaded, or a proxy without a backend.
-        return self._watch(self._back_off(now))
+        return self._watch(self._back_off(now, self._backoff))
 
     def _watch_was_useful(self, now: float) -> bool:
         return self._watch_had_event or now - self._watch_opened_at >= SHORT_WATCH_S
@@ -331,7 +331,7 @@ class ReflectorMachine(Generic[T]):
             case Gone():
                 # The server no longer has this version (or the list's snapshot): only a new list shows what was missed.
                 # Without delay, unless the last new list ended the same way.
-                delay_s = self._back_off(now) if self._gone_before else 0.0
+                delay_s = self._back_off(now, self._backoff) if self._gone_before else 0.0
                 self._gone_before = True
                 return self._relist(delay_s)
             case IdleTimeoutError():
@@ -344,15 +344,14 @@ class ReflectorMachine(Generic[T]):
             case TooManyRequests():
                 # Overload, or the storage of a server that has just started is not ready. Waits of an outage before it
                 # do not count.
-                self.counters.backoffs += 1
-                return self._again(now, max(error.retry_after_s, self._overload.next_s(now)))
+                return self._again(now, max(error.retry_after_s, self._back_off(now, self._overload)))
             case ServerError():
                 # An outage; the server may request a delay.
-                return self._again(now, max(error.retry_after_s, self._back_off(now)))
+                return self._again(now, max(error.retry_after_s, self._back_off(now, self._backoff)))
             case _:
                 # 401: the client has reloaded the credentials without success. 403: RBAC lacks a verb, which an
                 # administrator may add. No connection, not JSON: transient. Keep the version and retry.
-                return self._again(now, self._back_off(now))
+                return self._again(now, self._back_off(now, self._backoff))
 
     def _again(self, now: float, delay_s: float) -> Request:
         """Return a retry of what failed: the same page, or a watch from the latest version, a list after an outage."""
@@ -362,9 +361,9 @@ class ReflectorMachine(Generic[T]):
             return self._relist(delay_s)
         return self._watch(delay_s)
 
-    def _back_off(self, now: float) -> float:
+    def _back_off(self, now: float, waits: Backoff) -> float:
         self.counters.backoffs += 1
-        return self._backoff.next_s(now)
+        return waits.next_s(now)
 
     def _progress(self, now: float) -> None:
         self.progress_at = now

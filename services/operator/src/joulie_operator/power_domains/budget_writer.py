@@ -45,7 +45,7 @@ class BudgetWriter:
         changes: Sequence[BudgetChange],
         nodes: Mapping[str, Node],
         decided_s: float,
-        is_superseded: Callable[[], bool] = lambda: False,
+        is_superseded: Callable[[], bool],
     ) -> None:
         """Write specs, in the order that is given; raises and renewals only while the decision is not superseded."""
         works = (self._store(each, nodes, decided_s, is_superseded) for each in changes)
