@@ -11,7 +11,7 @@ import os
 import signal
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,7 @@ _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.005
 #: From the creation of a pod to its first process.
 _START_S: Final = 60.0
+_LIMITED_S: Final = 180.0
 
 
 @dataclass(slots=True)
@@ -177,6 +178,26 @@ class GpuNode:
         if then == "true":
             self._delete(self.pod(name))
         return started
+
+    async def until_limited(
+        self, start: Callable[[], Awaitable[Sequence[Started]]], but: int | None = None
+    ) -> Sequence[Started]:
+        """Start performance pods until one was assigned a GPU that was limited, and return the last that were started.
+
+        An agent that hears of a pod before the kubelet has assigned a GPU lifts the limits ahead of it: that shows
+        nothing, so that it is done again. Before each start all GPUs but one are limited.
+
+        Raises:
+            AssertionError: a container started under a limit.
+            TimeoutError: no GPU was limited for a while.
+        """
+        async with asyncio.timeout(_LIMITED_S):
+            found: Sequence[Started] = ()
+            while not any(each.assigned_mhz for each in found):
+                await eventually(lambda: self.all_limited(but), within_s=60)
+                found = await start()
+                assert [each for each in found if each.lock_mhz] == []
+        return found
 
     async def create(self, name: str, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> None:
         """Create a pod that is not started again."""
