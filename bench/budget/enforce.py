@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -164,7 +165,7 @@ def _controller(client: KubeClient) -> tuple[PowerDomainController, list[Reflect
         budgets=NodeBudgets(
             budgets,
             sent,
-            BudgetWriter(writer, sent, clock=clock, concurrency=_WRITES),
+            BudgetWriter(writer, sent, clock=clock, concurrency=_WRITES, ahead=nullcontext),
             term=lambda above: 1 if above < 1 else None,
             enforces=True,
             clock=clock,

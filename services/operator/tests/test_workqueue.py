@@ -32,6 +32,40 @@ async def test_a_name_is_with_one_worker_at_a_time_and_comes_again_if_it_was_add
     assert await waiting == A
 
 
+async def test_ordinary_names_wait_while_only_urgent_ones_are_handed_out():
+    queue = WorkQueue()
+    queue.add(A, urgent=False)
+    with queue.urgent_only(10.0):
+        queue.add(B)
+        assert await queue.take() == B
+        waiting = asyncio.create_task(queue.take())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    assert await waiting == A
+
+
+@pytest.mark.looptime
+async def test_ordinary_names_wait_for_no_longer_than_stated():
+    loop = asyncio.get_running_loop()
+    queue = WorkQueue()
+    queue.add(A, urgent=False)
+    with queue.urgent_only(10.0):
+        assert await queue.take() == A
+    assert loop.time() == pytest.approx(10.0)
+
+
+@pytest.mark.looptime
+async def test_an_end_of_one_wait_does_not_end_the_next():
+    loop = asyncio.get_running_loop()
+    queue = WorkQueue()
+    with queue.urgent_only(10.0):
+        await asyncio.sleep(9.0)
+    queue.add(A, urgent=False)
+    with queue.urgent_only(10.0):
+        assert await queue.take() == A
+    assert loop.time() == pytest.approx(19.0)
+
+
 async def test_every_waiting_worker_is_served():
     queue = WorkQueue()
     workers = [asyncio.create_task(queue.take()) for _ in range(3)]

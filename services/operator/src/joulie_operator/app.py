@@ -164,6 +164,7 @@ class Operator:
             available,
             self._server_power,
             self._elector.term,
+            self._queue.urgent_only,
         )
         self._power_domains = build_power_domains(settings, app, around, self._elector.is_leading)
         self._withdrawal = None

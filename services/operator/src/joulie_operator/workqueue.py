@@ -7,7 +7,8 @@ decided when a name is processed.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -48,6 +49,7 @@ class WorkQueue:
         self._taken: set[NodeName] = set()
         self._timers: dict[NodeName, asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
+        self._urgent_only = False
 
     def __len__(self) -> int:
         return len(self._urgent) + len(self._ordinary) + len(self._taken)
@@ -74,7 +76,7 @@ class WorkQueue:
     async def take(self) -> NodeName:
         """Return the next name; no other worker gets it until `done`."""
         while True:
-            for waiting in (self._urgent, self._ordinary):
+            for waiting in (self._urgent,) if self._urgent_only else (self._urgent, self._ordinary):
                 name = next((each for each in waiting if each not in self._taken), None)
                 if name is not None:
                     del waiting[name]
@@ -88,6 +90,21 @@ class WorkQueue:
         self._taken.discard(name)
         if name in self._urgent or name in self._ordinary:
             self._wake.set()
+
+    @contextmanager
+    def urgent_only(self, most_s: float) -> Iterator[None]:
+        """Hand out urgent names only while the context lasts, and for `most_s` seconds at most."""
+        timer = asyncio.get_running_loop().call_later(most_s, self._hand_out_all)
+        self._urgent_only = True
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._hand_out_all()
+
+    def _hand_out_all(self) -> None:
+        self._urgent_only = False
+        self._wake.set()
 
     def close(self) -> None:
         """Cancel the timers."""

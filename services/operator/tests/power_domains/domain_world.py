@@ -1,7 +1,7 @@
 """A controller of power domains on the in-process API server, with nodes whose power a test sets."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from prometheus_client import CollectorRegistry
 
@@ -65,7 +65,7 @@ class DomainWorld:
             budgets=NodeBudgets(
                 self.budgets,
                 sent,
-                BudgetWriter(writer, sent, clock=lambda: self.now_s + self.late_s, concurrency=1),
+                BudgetWriter(writer, sent, clock=lambda: self.now_s + self.late_s, concurrency=1, ahead=nullcontext),
                 term=self.own_term,
                 enforces=enforces,
                 clock=lambda: self.now_s,

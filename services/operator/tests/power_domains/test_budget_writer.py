@@ -1,7 +1,7 @@
 """What each answer of the API server to the write of a NodePowerBudget means, with the answers scripted."""
 
 import json
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +13,7 @@ from joulie_core.kinds import NodePowerBudget
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_operator.power_domains.budget_changes import BudgetChange
-from joulie_operator.power_domains.budget_writer import RAISE_S, BudgetWriter
+from joulie_operator.power_domains.budget_writer import LOWER_S, RAISE_S, BudgetWriter
 from joulie_operator.power_domains.sent import SentLimits
 from joulie_testing.api import make_node_power_budget
 
@@ -60,7 +60,17 @@ class Writing:
         self.api = Scripted()
         self.sent = SentLimits()
         self.now_s = DECIDED_S
-        self.writer = BudgetWriter(self.api, self.sent, clock=lambda: self.now_s, concurrency=concurrency)
+        #: For how long at most, and the nodes that were written meanwhile.
+        self.others_waited = []
+        self.writer = BudgetWriter(
+            self.api, self.sent, clock=lambda: self.now_s, concurrency=concurrency, ahead=self.ahead
+        )
+
+    @contextmanager
+    def ahead(self, most_s):
+        before = len(self.api.requests)
+        yield
+        self.others_waited.append((most_s, [name for _, name, _ in self.api.requests[before:]]))
 
     async def write(self, *changes):
         await self.writer.write(changes, NODES, DECIDED_S, lambda: False)
@@ -134,6 +144,17 @@ async def test_a_lowering_is_sent_however_late(writing):
     writing.now_s += 1_000.0
     await writing.write(change())
     assert len(writing.api.requests) == 1
+
+
+async def test_limits_are_lowered_first_and_other_writes_wait_for_no_more_than_that(writing):
+    await writing.write(change("n1", raises=True), change("n2"), change("n3"))
+    assert [name for _, name, _ in writing.api.requests] == ["n2", "n3", "n1"]
+    assert writing.others_waited == [(LOWER_S, ["n2", "n3"])]
+
+
+async def test_no_other_write_waits_where_no_limit_is_lowered(writing):
+    await writing.write(change(raises=True))
+    assert writing.others_waited == []
 
 
 async def test_a_node_that_is_gone_is_not_written(writing):

@@ -5,6 +5,8 @@ answered counts as sent: see `joulie_operator.power_domains.sent`. What fails is
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,6 +24,8 @@ from joulie_operator.power_domains.sent import Budget, SentLimits
 
 #: Age of a decision up to which a raise is sent.
 RAISE_S: Final = 5.0
+#: Time for which regular writes wait for limits that are being lowered.
+LOWER_S: Final = 15.0
 #: Fields that a merge patch has to delete where they are absent.
 _OPTIONAL: Final = ("limitWatts", "ceilingWatts", "oversubscription")
 
@@ -29,13 +33,30 @@ _log = structlog.get_logger()
 
 
 class BudgetWriter:
-    """The writes of one leader; its methods raise NotLeader where this process must not write any more."""
+    """The writes of one leader; its methods raise NotLeader where this process must not write any more.
 
-    def __init__(self, writer: FencedWriter, sent: SentLimits, *, clock: Callable[[], float], concurrency: int) -> None:
+    Args:
+        writer: where they go.
+        sent: what is known to be sent.
+        clock: in seconds.
+        concurrency: writes at a time.
+        ahead: returns a context during which regular writes of other objects wait, for so many seconds at most.
+    """
+
+    def __init__(
+        self,
+        writer: FencedWriter,
+        sent: SentLimits,
+        *,
+        clock: Callable[[], float],
+        concurrency: int,
+        ahead: Callable[[float], AbstractContextManager[None]],
+    ) -> None:
         self._writer = writer
         self._sent = sent
         self._clock = clock
         self._concurrency = concurrency
+        self._ahead = ahead
         self._log = FailureLog(
             _log, failed="power budget not written, will be decided again", recovered="power budget written"
         )
@@ -47,9 +68,16 @@ class BudgetWriter:
         decided_s: float,
         is_superseded: Callable[[], bool],
     ) -> None:
-        """Write specs, in the order that is given; raises and renewals only while the decision is not superseded."""
-        works = (self._store(each, nodes, decided_s, is_superseded) for each in changes)
-        await write_each(works, concurrency=self._concurrency)
+        """Write specs in the order that is given, but all that lower a limit before the others.
+
+        Raises and renewals are written only while the decision is not superseded.
+        """
+        store = partial(self._store, nodes=nodes, decided_s=decided_s, is_superseded=is_superseded)
+        lowering = [each for each in changes if each.lowers]
+        if lowering:
+            with self._ahead(LOWER_S):
+                await write_each(map(store, lowering), concurrency=self._concurrency)
+        await write_each((store(each) for each in changes if not each.lowers), concurrency=self._concurrency)
 
     async def delete(self, budgets: Iterable[Budget]) -> None:
         """Delete objects, so that agents restore their nodes."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from joulie_api.app import App
@@ -45,6 +46,8 @@ class PowerDomainSurroundings:
     server_power: Callable[[NodeName], ServerMeasurement | None]
     #: Of the leader; see `joulie_api.election.Elector.term`.
     term: Callable[[int], int | None]
+    #: See `joulie_operator.power_domains.budget_writer.BudgetWriter`.
+    ahead: Callable[[float], AbstractContextManager[None]]
 
 
 def build_power_domains(
@@ -84,7 +87,9 @@ def build_power_domains(
             budgets=NodeBudgets(
                 budgets,
                 sent,
-                BudgetWriter(around.writer, sent, clock=clock, concurrency=settings.write_concurrency),
+                BudgetWriter(
+                    around.writer, sent, clock=clock, concurrency=settings.write_concurrency, ahead=around.ahead
+                ),
                 term=around.term,
                 enforces=settings.power_domains is PowerDomainsMode.ENFORCE,
                 clock=clock,
