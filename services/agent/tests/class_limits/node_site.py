@@ -29,15 +29,16 @@ class NodeSite:
     Args:
         directory: of its files.
         vendor: of its GPUs.
+        count: of its GPUs.
         lease_s: of the limits, in seconds.
         apart: indices of GPUs whose standard pod allows no slowdown.
         parent: as of `AgentProcesses`.
     """
 
-    def __init__(self, directory, *, vendor=NVIDIA, lease_s=LEASE_S, apart=(), parent=None):
-        self.gpus = StubGpus(directory, GPUS, vendor=vendor)
+    def __init__(self, directory, *, vendor=NVIDIA, count=GPUS, lease_s=LEASE_S, apart=(), parent=None):
+        self.gpus = StubGpus(directory, count, vendor=vendor)
         self.runtime, self.kubelet, self.api = FakeNriRuntime(), Kubelet(), FakeApiServer()
-        self.lease_s = lease_s
+        self.count, self.lease_s = count, lease_s
         self._directory, self._apart, self._parent = directory, apart, parent
         self._listed = {}
 
@@ -46,7 +47,7 @@ class NodeSite:
         kubelet, runtime = self._directory / "kubelet.sock", self._directory / "nri.sock"
         async with self.api, self.kubelet.running(kubelet), self.runtime.listening(runtime):
             self.api.put(make_node("n1"))
-            for index in range(GPUS):
+            for index in range(self.count):
                 self.add(f"standard-{index}", index, {} if index in self._apart else CONSENT, phase="Running")
             self.processes = AgentProcesses(
                 self._directory,

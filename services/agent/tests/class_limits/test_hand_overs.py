@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 import pytest
 from services.agent.tests.class_limits.agent_processes import AGENT, START_HOOK
-from services.agent.tests.class_limits.node_site import GPUS, NodeSite
+from services.agent.tests.class_limits.node_site import NodeSite
 from services.agent.tests.class_limits.stub_gpus import AMD, NVIDIA
 from tests.e2e.waiting import eventually
 
+_GPUS = 50
 #: Hand-overs between two lines of a long run.
 _TELL_AFTER = 500
 
 
 @pytest.fixture(params=[NVIDIA, AMD], ids=["NVML", "AMD SMI"])
 async def site(request, tmp_path):
-    site = NodeSite(tmp_path, vendor=request.param)
+    site = NodeSite(tmp_path, vendor=request.param, count=_GPUS)
     async with site.running():
         yield site
 
@@ -44,7 +45,7 @@ async def hand_over(site, number):
             print(f"{time.strftime('%X')}: {limited} hand-overs, under a limit {_under_a_limit(found)}", flush=True)
         await eventually(site.are_limited, within_s=120)
         turn = next(turns)
-        names = [f"performance-{turn}-{index}" for index in range(GPUS)]
+        names = [f"performance-{turn}-{index}" for index in range(_GPUS)]
         for index, name in enumerate(names):
             found.append(HandOver(name, site.gpus.locks_mhz[index], await site.start(name, index)))
         for name in names:
@@ -60,9 +61,9 @@ def _under_a_limit(found):
     return {each.pod for each in found if each.at_start_mhz}
 
 
-async def _hand_over(site, number):
-    """Hand over, tell how it went, and return the pods that started under a limit, and those without an answer."""
-    found = await hand_over(site, number)
+@pytest.mark.timeout(14_400)
+async def test_no_performance_container_starts_under_the_limit_of_another_pod(site):
+    found = await hand_over(site, int(os.environ.get("JOULIE_HAND_OVERS", "150")))
     limited, unanswered = _under_a_limit(found), site.processes.unanswered("performance")
     waits = sorted(site.processes.waits_ms("performance"))
     p50, p99 = statistics.median(waits), waits[int(0.99 * len(waits))]
@@ -71,26 +72,16 @@ async def _hand_over(site, number):
         f"{len(unanswered)} containers started at the deadline; "
         f"a container waited {p50:.1f} ms (p50), {p99:.1f} ms (p99), {waits[-1]:.1f} ms at most"
     )
-    series = await site.processes.series(START_HOOK)
-    assert len(found) == len(waits)
-    assert series['joulie_start_hook_containers_total{outcome="answered"}'] == len(waits) - len(unanswered)
-    return limited, unanswered
-
-
-async def test_no_performance_container_starts_under_the_limit_of_another_pod(site):
-    assert await _hand_over(site, 3 * GPUS) == (set(), set())
-    series = await site.processes.series(AGENT)
-    assert series['joulie_class_limit_limited_starts_total{node="n1"}'] == 0
-    assert site.warned() == []
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(14_400)
-async def test_none_of_many_does_but_at_the_deadline_and_then_its_pod_has_an_event(site):
-    limited, unanswered = await _hand_over(site, int(os.environ.get("JOULIE_HAND_OVERS", "300")))
+    # On a machine with other work an answer may be late.
+    assert len(unanswered) <= 0.02 * len(found)
     assert limited <= unanswered
+    assert len(found) == len(waits)
+    hook = await site.processes.series(START_HOOK)
+    assert hook['joulie_start_hook_containers_total{outcome="answered"}'] == len(waits) - len(unanswered)
 
     async def are_told():
+        agent = await site.processes.series(AGENT)
+        assert agent['joulie_class_limit_limited_starts_total{node="n1"}'] == len(limited)
         assert limited <= {name for name, _ in site.warned()}
 
     await eventually(are_told, within_s=30)
