@@ -6,6 +6,7 @@ goes on from the status after a change of leader, where a source has one more ti
 cannot be read counts as it last could.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -145,20 +146,26 @@ def domains_in_event(parents: Mapping[str, str | None], bound: Iterable[str]) ->
         parents: of each domain its parent.
         bound: domains whose limit is that of an event.
     """
-    direct = set(bound)
-    trails = {name: _trail(parents, name) for name in parents}
-    above = {each for name in direct for each in trails.get(name, ())}
-    return frozenset(name for name, trail in trails.items() if name in above or direct.intersection(trail))
+    direct = [name for name in bound if name in parents]
+    above: dict[str, list[str]] = defaultdict(list)
+    below: dict[str, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        if parent is not None and parent in parents:
+            above[name].append(parent)
+            below[parent].append(name)
+    return _reached(direct, above) | _reached(direct, below)
 
 
-def _trail(parents: Mapping[str, str | None], name: str) -> list[str]:
-    """Return a domain and those above it."""
-    trail: list[str] = []
-    above: str | None = name
-    while above is not None and above in parents and above not in trail:
-        trail.append(above)
-        above = parents[above]
-    return trail
+def _reached(names: Iterable[str], beside: defaultdict[str, list[str]]) -> frozenset[str]:
+    """Return names and all that follow from them; each is looked at once, as trees that are set aside may be cycles."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += beside[name]
+    return frozenset(found)
 
 
 def _renew(known: KnownEvent, spec: PowerEventSpec, now_s: float) -> None:
