@@ -3,9 +3,10 @@
 Guarantees that an event starts no earlier than it was first seen; that a baseline is stated once, at the start; that
 only a change of `sourceRenewed` counts as a renewal, at the time at which it is seen; and that all of it but the last
 goes on from the status after a change of leader, where a source has one more timeout. An event whose newest version
-cannot be read counts as it last could.
+cannot be read counts as it last could. A clock that is set back starts no event anew, and renews none.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class EventTracker:
     """The events of one operator."""
 
     known: dict[str, KnownEvent] = field(default_factory=dict)
+    #: Time of the last look.
+    looked_s: float = -math.inf
 
     def follow(
         self,
@@ -76,6 +79,8 @@ class EventTracker:
             now_s: seconds since the epoch.
         """
         self.known = {name: each for name, each in self.known.items() if name in objects}
+        self._set_back(self.looked_s - now_s)
+        self.looked_s = now_s
         return [self._follow(each, specs, histories, now_s) for _, each in sorted(objects.items())]
 
     def _follow(
@@ -113,6 +118,13 @@ class EventTracker:
             renewed_s=known.renewed_s,
         )
         return FollowedEvent(event, known, limit, known.baseline_watts)
+
+    def _set_back(self, by_s: float) -> None:
+        """Move what was seen with a clock that was set back: an event in force would have to start once more."""
+        if by_s > 0.0:
+            for each in self.known.values():
+                each.first_seen_s -= by_s
+                each.renewed_s = None if each.renewed_s is None else each.renewed_s - by_s
 
     def _known(self, event: Versioned[PowerEvent], now_s: float) -> KnownEvent:
         found = self.known.get(event.name)
