@@ -111,3 +111,13 @@ async def test_the_status_of_a_domain_is_left_to_the_next_decision(raising):
     assert {each.kind for each in enforced.leader.writes[start:]} == {"NodePowerBudget"}
     await asked(enforced)
     assert enforced.leader.status("rack")["unconfirmedNodes"] == 1
+
+
+async def test_the_status_of_an_event_is_left_to_the_next_decision(raising):
+    enforced, meanwhile = raising
+    enforced.api.put(make_power_event("cut", domain="rack", limitWatts=1_100, standing=True))
+    meanwhile.append(lambda: limit(enforced, 450))
+    await asked(enforced)
+    assert "status" not in enforced.api.get("PowerEvent", "cut")
+    await asked(enforced)
+    assert enforced.api.get("PowerEvent", "cut")["status"]["state"] == "Active"

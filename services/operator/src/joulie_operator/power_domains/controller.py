@@ -177,7 +177,7 @@ class PowerDomainController:
             name: DomainState(None, unreadable_status(reason)) for name, reason in invalid.items()
         }
         await self._publish(readable, invalid, statuses)
-        await events.publish(self._parts.wall())
+        await events.publish(self._parts.wall(), self._is_superseded)
 
     def _is_superseded(self) -> bool:
         """Return whether a limit of a domain has changed since the decision, which is made again at once.

@@ -104,8 +104,8 @@ class PowerEvents:
                 figures[followed.object.name] = EventFigures(followed.spec.domain, status)
         self.figures = figures
 
-    async def publish(self, now_s: float) -> None:
-        """Write the statuses that have changed.
+    async def publish(self, now_s: float, is_superseded: Callable[[], bool]) -> None:
+        """Write the statuses that have changed; none while `is_superseded` says that limits have changed since.
 
         Raises:
             NotLeader: this process must not write any more.
@@ -116,7 +116,7 @@ class PowerEvents:
             figures = self.figures.get(followed.object.name)
             if figures is not None and followed.object.name not in invalid:
                 found.append((followed.object, figures.status))
-        await self._writer.publish(found, now_s)
+        await self._writer.publish(found, now_s, is_superseded)
 
     def history(self, domain: str, now_s: float) -> DrawnHistoryStatus | None:
         """Return what is stored of a domain; None where nothing is known."""
