@@ -159,8 +159,8 @@ def domains_in_event(parents: Mapping[str, str | None], bound: Iterable[str]) ->
         bound: domains whose limit is that of an event.
     """
     direct = [name for name in bound if name in parents]
-    above: dict[str, list[str]] = defaultdict(list)
-    below: dict[str, list[str]] = defaultdict(list)
+    above: defaultdict[str, list[str]] = defaultdict(list)
+    below: defaultdict[str, list[str]] = defaultdict(list)
     for name, parent in parents.items():
         if parent is not None and parent in parents:
             above[name].append(parent)
