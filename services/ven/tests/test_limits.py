@@ -116,7 +116,7 @@ def test_a_refusal_names_the_interval_and_shows_the_beginning_of_its_value(field
 
 def test_levels_are_limits_of_the_domain():
     assert limits(simple(1, NOW_S)) == [(300_000, 0, HOUR)]
-    assert limits(simple(3, NOW_S)) == [(50_000, 0, HOUR)]
+    assert limits(simple(3, NOW_S)) == limits(simple(3.0, NOW_S)) == [(50_000, 0, HOUR)]
     assert limits(simple(0, NOW_S)) == []
 
 

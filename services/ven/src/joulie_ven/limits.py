@@ -172,6 +172,8 @@ def _meaning(
 def _simple(payload: Payload, field: str, rules: LimitRules) -> int | None:
     """Return the limit of the level, None for level 0."""
     level = _value(payload, field)
+    if isinstance(level, float) and level.is_integer():
+        level = int(level)  # 1 and 1.0 are the same number of JSON
     if type(level) is not int or not 0 <= level <= len(rules.simple_limits):
         raise EventRefused(f"{field}: {_shown(level)} is no level of SIMPLE: 0, 1, 2 or 3")
     if level == 0:
