@@ -94,6 +94,7 @@ class PowerDomainController:
         self._next_change_s = math.inf
         parts.budgets.wake = self._changed.set
         parts.events.wake = self._wake_at_once
+        parts.events.renewed = self._changed.set
         parts.domains.subscribe(self._on_domain)
         #: Versions of objects whose status was written since: until another one is seen, nothing is.
         self._written_over: dict[str, str] = {}
