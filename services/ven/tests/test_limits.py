@@ -10,11 +10,11 @@ from services.ven.tests.events import HOUR, KW, capacity, interval, simple, subs
 
 from joulie_api.settings import read_settings
 from joulie_core.timestamps import rfc3339
-from joulie_ven.limits import MOST_LIMITS, LimitKind, LimitRules, plan
+from joulie_ven.limits import MOST_LIMITS, MOST_PARTS, LimitKind, LimitRules, plan
 from joulie_ven.objects import spec_of
 from joulie_ven.settings import VenSettings
 from joulie_ven.times import FOREVER, windows
-from joulie_ven.wire import PayloadDescriptor, VtnEvent, decode_event
+from joulie_ven.wire import MOST_INTERVALS, PayloadDescriptor, VtnEvent, decode_event
 
 NOW_S = 1_800_000_000.0
 SETTINGS = read_settings(
@@ -116,7 +116,7 @@ def test_a_refusal_names_the_interval_and_shows_the_beginning_of_its_value(field
 
 def test_levels_are_limits_of_the_domain():
     assert limits(simple(1, NOW_S)) == [(300_000, 0, HOUR)]
-    assert limits(simple(3, NOW_S)) == [(50_000, 0, HOUR)]
+    assert limits(simple(3, NOW_S)) == limits(simple(3.0, NOW_S)) == [(50_000, 0, HOUR)]
     assert limits(simple(0, NOW_S)) == []
 
 
@@ -266,3 +266,42 @@ def test_beyond_the_bound_what_has_no_end_and_what_begins_first_is_kept():
     assert (len(found.limits), found.deferred) == (MOST_LIMITS, 6)
     assert found.limits[0].end_s == FOREVER
     assert max(each.start_s for each in found.limits) == NOW_S + (MOST_LIMITS - 2) * HOUR
+
+
+def windowed(number, kind, *spans):
+    """An event of one kind with intervals from and to hours after NOW_S."""
+    parts = [interval(1, kind, start=NOW_S + start * HOUR, duration=f"PT{end - start}H") for start, end in spans]
+    return event(number, intervals=parts, payloadDescriptors=[{**KW[0], "payloadType": kind}])
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)).map(lambda e: (e[0], e[0] + e[1])), max_size=6)
+
+
+@given(SPANS, SPANS)
+def test_subscribed_capacities_are_in_force_in_each_hour_without_a_schedule_and_in_no_other(subscribed, scheduled):
+    events = [
+        windowed(1, "IMPORT_CAPACITY_SUBSCRIPTION", *subscribed),
+        windowed(2, "IMPORT_CAPACITY_LIMIT", *scheduled),
+    ]
+    made = plan(events, RULES, now_s=NOW_S, seen_s={}).limits
+    parts = [each for each in made if each.kind is LimitKind.SUBSCRIPTION]
+
+    def hours(spans):
+        return sorted(hour for start, end in spans for hour in range(int(start), int(end)))
+
+    in_force = hours(((each.start_s - NOW_S) / HOUR, (each.end_s - NOW_S) / HOUR) for each in parts)
+    assert in_force == [hour for hour in hours(subscribed) if hour not in hours(scheduled)]
+
+
+@pytest.mark.timeout(30)
+def test_capacities_that_thousands_of_schedules_cut_are_left_whole_beyond_the_bound():
+    # Every other hour, so that each schedule makes a part of each subscription.
+    hours = [(2 * each, 2 * each + 1) for each in range(MOST_INTERVALS)]
+    schedules = [windowed(number, "IMPORT_CAPACITY_LIMIT", *hours) for number in range(3)]
+    everywhere = [(0, 2 * MOST_INTERVALS)] * MOST_INTERVALS
+    subscriptions = [windowed(number, "IMPORT_CAPACITY_SUBSCRIPTION", *everywhere) for number in range(3, 6)]
+    found = plan([*schedules, *subscriptions], RULES, now_s=NOW_S, seen_s={})
+    cut = MOST_PARTS // MOST_INTERVALS
+    whole = 3 * MOST_INTERVALS - cut
+    assert len(found.limits) + found.deferred == 3 * MOST_INTERVALS + cut * MOST_INTERVALS + whole
+    assert found.refused == {}

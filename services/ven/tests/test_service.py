@@ -79,6 +79,30 @@ async def test_an_event_that_is_missing_from_the_list_and_not_deleted_stays(vtn,
     assert vtn.asked(f"/events/{event_id}")
 
 
+async def test_an_event_that_is_missing_and_refused_to_this_ven_stays_and_stops_no_other(vtn, site):
+    event_id = vtn.put(**capacity(800, time.time() - 60))
+    site.start()
+    await site.until(lambda: site.events)
+    vtn.transpired.add(event_id)
+    vtn.fault = lambda request: (
+        web.json_response({"status": 403}, status=403) if request.path == f"/events/{event_id}" else None
+    )
+    vtn.put(**capacity(400, time.time() - 60))
+    await site.until(lambda: len(site.events) == 2)
+    await site.polls("Ok", 2)
+    assert sorted(each["spec"]["limitWatts"] for each in site.events) == [400_000, 800_000]
+
+
+async def test_missing_events_are_looked_up_in_turn(vtn, site, monkeypatch):
+    monkeypatch.setattr("joulie_ven.poller._MOST_LOOKUPS", 1)
+    made = [vtn.put(**capacity(800, time.time() - 60)) for _ in range(3)]
+    site.start()
+    await site.until(lambda: len(site.events) == 3)
+    vtn.transpired.update(made)
+    await site.polls("Ok", 6)
+    assert all(vtn.asked(f"/events/{each}") for each in made)
+
+
 async def test_overlapping_events_are_all_written(vtn, site):
     start_s = time.time() - 60
     vtn.put(**capacity(800, start_s, priority=0))

@@ -221,6 +221,21 @@ async def test_a_vtn_with_events_without_end_is_left(vtn, connect, program):
     assert (error.reason, len(vtn.asked("/events"))) == (VtnReason.INVALID_ANSWER, MOST_ITEMS // 50 + 1)
 
 
+async def test_pages_that_are_too_large_together_are_not_read_on(vtn, connect, program):
+    [event] = [vtn.events[vtn.put(**capacity(500, 2e9))]]
+    numbers = iter(range(10**6))
+    page_bytes = MOST_BYTES // 2
+    vtn.fault = only(
+        "/events",
+        lambda _: web.json_response(
+            [{**event, "id": f"e-{next(numbers)}", "eventName": "x" * (page_bytes // 50)} for _ in range(50)]
+        ),
+    )
+    error = await failure(connect(timeout_s=10).events(program))
+    assert (error.reason, len(vtn.asked("/events"))) == (VtnReason.INVALID_ANSWER, 2)
+    assert f"or {MOST_BYTES} bytes" in error.message
+
+
 async def test_events_of_other_programs_are_left_out(vtn, connect, program):
     other = vtn.put(**capacity(500, 2e9), programID="program-77")
     vtn.fault = listed(vtn, list(vtn.events.values()))

@@ -76,6 +76,22 @@ def test_what_was_asked_in_between_counts_until_the_last_ask_is_reported():
     assert "b" not in asked(decide(1000, lowered, node("b", 100, demand_mw=700)))
 
 
+@pytest.mark.parametrize(("in_force_mw", "mw"), [(700, 700), (200, 350), (None, 1_000)])
+def test_a_limit_that_was_applied_after_the_stored_ask_counts_and_the_node_is_asked_anew(in_force_mw, mw):
+    stored = LimitAsk("a-1", TERM, 5, 300, 350)
+    restored = replace(node("a", 300, demand_mw=100), ask=stored, report=LimitReport("a-1", 9, in_force_mw))
+    decision = decide(1000, restored, node("b", 100, demand_mw=900))
+    assert decision.domains["d"].in_force_mw == mw + 100
+    # Before the object bears it, nobody else is raised.
+    assert decision.asks == {"a": LimitAsk("a-1", TERM, 10, 100, mw)}
+
+
+def test_a_node_is_raised_by_no_stored_ask_that_is_older_than_what_was_applied():
+    stored = LimitAsk("a-1", TERM, 5, 800, 800)
+    restored = replace(node("a", 800, demand_mw=900), ask=stored, report=LimitReport("a-1", 9, 150))
+    assert asked(decide(1000, restored, node("b", 100, demand_mw=900))) == {"a": 150}
+
+
 def test_a_lowering_under_way_is_not_undone_while_the_sum_is_above_the_limit():
     lowered = node("a", 300, reported=False, demand_mw=900)
     others = [node("b", 100, demand_mw=100), node("c", 200, age_s=500.0)]

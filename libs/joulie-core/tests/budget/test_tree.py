@@ -1,5 +1,7 @@
 """Trees of power domains, and those that are set aside."""
 
+import tracemalloc
+
 import pytest
 
 from joulie_core.budget import BudgetDomain, BudgetProblem, plant
@@ -7,6 +9,11 @@ from joulie_core.budget import BudgetDomain, BudgetProblem, plant
 
 def domain(name, parent=None, *nodes, limit_mw=1000, **fields):
     return BudgetDomain(name, limit_mw, parent, nodes=nodes, **fields)
+
+
+def chain_of(length):
+    """Return domains whose parents lead back to them."""
+    return [domain(f"c{at:02}", f"c{(at + 1) % length:02}") for at in range(length)]
 
 
 GOOD = (domain("good"), domain("good-rack", "good", "n9"))
@@ -52,6 +59,33 @@ def test_messages_name_domains_and_nodes():
     assert texts["a"] == "its parent gone does not exist"
     assert texts["r1"].startswith("n0 is selected by r1, r2; n1 is")
     assert texts["r1"].endswith(", and 2 more nodes")
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        pytest.param(
+            [domain(f"rack-{rack:03}", None, *(f"n{node:03}" for node in range(300))) for rack in range(100)],
+            id="selectors of a template that match every node",
+        ),
+        pytest.param([domain(f"{at}{'x' * 200}", f"{(at + 1) % 400}{'x' * 200}") for at in range(400)], id="cycle"),
+    ],
+)
+def test_a_mistake_in_many_domains_takes_memory_for_what_is_said_of_it_alone(mistake):
+    tracemalloc.start()
+    forest = plant([*mistake, *GOOD])
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {each.domain for each in forest.problems} == {each.name for each in mistake}
+    assert max(len(each.message) for each in forest.problems) < 4_096
+    assert peak_bytes < 5_000_000
+
+
+def test_messages_about_many_domains_say_how_many_more():
+    owners = [domain(f"r{rack}", None, "n1") for rack in range(8)]
+    texts = {each.domain: each.message for each in plant([*owners, *chain_of(12)]).problems}
+    assert texts["r7"] == "n1 is selected by r0, r1, r2, r3, r4 and 3 more"
+    assert texts["c03"].endswith("c08, c09 and 2 more")
 
 
 def test_both_trees_of_a_node_that_two_select_are_set_aside():

@@ -4,7 +4,7 @@ from joulie_core.kinds import PowerDomainSpec, PowerDomainStatus
 from joulie_core.kinds.raise_state import RaiseState
 from joulie_operator.power_domains.metrics import MOST_SERIES, DomainState, families
 
-_SPEC = PowerDomainSpec.model_validate({"limitWatts": 1_000, "onLostControl": "Release"})
+_SPEC = PowerDomainSpec.model_validate({"limitWatts": 1_000, "reserveWatts": 150, "onLostControl": "Release"})
 _PREFIX = "joulie_operator_power_domain"
 
 
@@ -47,6 +47,7 @@ def test_every_figure_that_is_known_has_its_series():
         ("s", "true"): 1,
         ("s", "false"): 0,
         ("_limit_watts", "a"): 1_000,
+        ("_reserve_watts", "a"): 150,
         ("_allocated_watts", "a"): 900,
         ("_in_force_watts", "a"): 1_500,
         ("_largest_in_force_watts", "a"): 1_400,
@@ -72,6 +73,7 @@ def test_what_is_not_known_has_no_sample():
         ("s", "true"): 0,
         ("s", "false"): 2,
         ("_limit_watts", "a"): 1_000,
+        ("_reserve_watts", "a"): 150,
         ("_enforced", "a"): 0,
         ("_enforced", "b"): 0,
     }
@@ -99,7 +101,9 @@ def test_an_oversubscribed_domain_shows_what_is_permitted_and_how_warm_its_break
     states = {key[2]: shown.pop(key) for key in list(shown) if key[0] == "_raise_state"}
     assert set(states) == {"Raised", "BreakerWarm", "NearLimit"} | {each.value for each in RaiseState}
     assert [each for each, value in states.items() if value] == ["BreakerWarm"]
-    del shown["_limit_watts", "a"], shown["_limit_watts", "b"], shown["_enforced", "a"], shown["_enforced", "b"]
+    shown = {
+        key: value for key, value in shown.items() if key[0] not in ("_limit_watts", "_reserve_watts", "_enforced")
+    }
     assert shown == {
         ("_permitted_watts", "a"): 1_300,
         ("_fallback_watts", "a"): 990,

@@ -562,3 +562,23 @@ async def test_the_node_of_an_object_that_cannot_be_read_keeps_its_limit(enforce
     enforced.leader.unread_nodes = {"n1"}
     await enforced.look()
     assert "n1" in enforced.limits()
+
+
+@pytest.mark.parametrize(("saved_watts", "watts"), [(100.0, 500.0), (500.0, 100.0)])
+async def test_a_limit_that_comes_back_with_a_backup_gives_nobody_what_a_node_still_holds(enforced, saved_watts, watts):
+    enforced.put("rack", 600, nodeSelector={"rack": "a"})
+    for name in ("n1", "n2"):
+        enforced.add(name)
+    enforced.demand(n1=saved_watts, n2=watts)
+    await enforced.settle()
+    saved = enforced.spec("n1")
+    enforced.demand(n1=watts, n2=saved_watts)
+    await enforced.settle()
+    assert (saved["limitWatts"], enforced.machines["n1"].limit_watts) == (saved_watts, watts)
+    enforced.api.patch("NodePowerBudget", "n1", {"spec": saved | {"renewal": enforced.spec("n1")["renewal"]}})
+    enforced.demand(n1=saved_watts, n2=watts)
+    for _ in range(8):
+        await enforced.look()
+        enforced.answer()
+        assert enforced.sum_watts() <= 600.0
+    assert [each.limit_watts for each in enforced.machines.values()] == [saved_watts, watts]

@@ -164,3 +164,10 @@ def test_an_event_changes_what_domains_above_and_below_draw_and_no_others():
     assert domains_in_event(parents, ["feed"]) == {"feed", "row", "rack", "other"}
     assert domains_in_event(parents, ["x", "gone"]) == {"x", "y"}
     assert domains_in_event(parents, []) == frozenset()
+
+
+@pytest.mark.timeout(30)
+def test_domains_that_are_set_aside_since_their_tree_is_too_deep_hold_up_no_look():
+    parents = {f"d{level}": f"d{level + 1}" for level in range(5_000)} | {"d5000": None, "row": None}
+    assert domains_in_event(parents, ["row"]) == {"row"}
+    assert len(domains_in_event(parents, ["d2500"])) == 5_001

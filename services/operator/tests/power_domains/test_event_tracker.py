@@ -6,10 +6,11 @@ import pytest
 
 from joulie_api.wire import decode_kind
 from joulie_core.budget import TimedLimit
+from joulie_core.budget.events import event_depth, event_state
 from joulie_core.kinds import PowerDomainSpec, PowerEvent
 from joulie_core.kinds.base import WorkloadClass
 from joulie_core.kinds.power_domain import DomainLostControl
-from joulie_core.kinds.power_event import EventMinute, SourceLoss
+from joulie_core.kinds.power_event import EventMinute, EventState, SourceLoss
 from joulie_core.timestamps import rfc3339
 from joulie_operator.power_domains.event_tracker import EventTracker
 from joulie_testing.api import make_power_event
@@ -223,3 +224,27 @@ def test_only_a_change_of_the_renewal_counts_at_the_time_at_which_it_is_seen():
     assert renewed_s(moment(-600), 70) == 70
     assert renewed_s(None, 80) is None
     assert renewed_s(moment(-600), 90) == 90
+
+
+def test_a_clock_that_is_set_back_neither_lifts_a_limit_in_force_nor_starts_its_ramp_anew():
+    tracker = EventTracker()
+    cut = timed(-7_200, 14_400, rampDownSeconds=600)
+    only(tracker, cut)
+    assert event_depth(only(tracker, cut, after_s=300).limit, NOW_S + 300) == 0.5
+    back = only(tracker, cut, after_s=-3_600)
+    assert event_depth(back.limit, NOW_S - 3_600) == 0.5
+    assert event_state(only(tracker, cut, after_s=-3_300).limit, NOW_S - 3_300) is EventState.ACTIVE
+
+
+def test_a_start_that_is_still_to_come_by_a_clock_that_was_set_back_is_awaited():
+    tracker = EventTracker()
+    only(tracker, timed(-60, 600))
+    assert only(tracker, timed(-60, 600), after_s=-120).limit.start_s == NOW_S - 60
+
+
+def test_a_clock_that_is_set_back_renews_no_source():
+    tracker = EventTracker()
+    one = event(sourceTimeoutSeconds=60, sourceRenewed=moment(-500))
+    assert only(tracker, one).limit.lost_s == NOW_S + 60
+    assert only(tracker, one, after_s=40).limit.lost_s == NOW_S + 60
+    assert only(tracker, one, after_s=-3_600).limit.lost_s == NOW_S - 3_600 + 20

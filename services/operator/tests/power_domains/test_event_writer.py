@@ -1,5 +1,6 @@
 """When the status of a PowerEvent is written, on which version, and what a failed write leaves for the next look."""
 
+import asyncio
 import json
 
 import pytest
@@ -14,10 +15,12 @@ from joulie_core.kinds import Condition, ConditionStatus, PowerEvent, PowerEvent
 from joulie_core.kinds.power_event import EventMinute, EventState
 from joulie_core.timestamps import rfc3339
 from joulie_operator.power_domains.event_writer import HEARTBEAT_S, EventWriter, is_due
-from joulie_testing.api import Respond, make_power_event
+from joulie_testing.api import Delay, Respond, make_power_event
 
 NOW_S = 1_800_000_000.0
 NOW = rfc3339(NOW_S, "seconds")
+#: Longer than a test lasts.
+_LATE_S = 300.0
 PATH = "/apis/joulie.io/v1alpha1/powerevents/"
 
 
@@ -90,6 +93,7 @@ class Site:
     def __init__(self, api, client):
         self.api = api
         self.leads = True
+        self.is_superseded = False
         self.registry = CollectorRegistry()
         fenced = FencedWriter(client, "joulie-operator", guard=lambda: self.leads)
         self.writer = EventWriter(fenced, Failures(self.registry))
@@ -105,7 +109,7 @@ class Site:
         """Return the writes for these events."""
         before = len(self.api.requests.writes())
         status = PowerEventStatus(state=EventState.ACTIVE, conditions=(condition(),)) if status is None else status
-        await self.writer.publish(((each, status) for each in events), NOW_S + after_s)
+        await self.writer.publish(((each, status) for each in events), NOW_S + after_s, lambda: self.is_superseded)
         return self.api.requests.writes()[before:]
 
 
@@ -203,3 +207,20 @@ async def test_an_operator_that_leads_no_more_writes_no_further_event(site):
     with pytest.raises(NotLeader):
         await site.publish(*events)
     assert len(site.api.requests.writes()) == before
+
+
+async def test_a_write_that_waits_for_its_answer_holds_up_no_other(site):
+    events = [site.event(name) for name in "abcd"]
+    site.api.faults.add(Delay(_LATE_S), path=f"{PATH}a/status", times=1)
+    publishing = asyncio.create_task(site.publish(*events))
+    await site.api.wait_for(lambda: all("status" in site.api.get("PowerEvent", name) for name in "bcd"))
+    assert not publishing.done()
+    publishing.cancel()
+
+
+async def test_what_was_decided_before_limits_changed_is_left_to_the_next_decision(site):
+    event = site.event("cut")
+    site.is_superseded = True
+    assert await site.publish(event) == []
+    site.is_superseded = False
+    assert len(await site.publish(event)) == 1

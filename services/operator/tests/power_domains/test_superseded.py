@@ -96,6 +96,42 @@ async def test_a_new_domain_stops_nothing(raising):
     assert len(await asked(enforced)) == 3
 
 
+@pytest.mark.parametrize(("spec", "sent"), [({"sourceRenewed": "2027-01-15T08:01:00Z"}, 3), ({"limitWatts": 601}, 1)])
+async def test_a_source_that_renews_its_event_stops_nothing_and_one_that_changes_its_limit_does(raising, spec, sent):
+    enforced, meanwhile = raising
+    later = {"domain": "rack", "start": "2099-01-01T00:00:00Z", "standing": True, "sourceTimeoutSeconds": 300}
+    enforced.api.put(make_power_event("cut", limitWatts=600, sourceRenewed="2027-01-15T08:00:00Z", **later))
+    await enforced.follow(enforced.leader)
+
+    async def change():
+        enforced.api.patch("PowerEvent", "cut", {"spec": spec})
+        await enforced.follow(enforced.leader)
+
+    meanwhile.append(change)
+    assert len(await asked(enforced)) == sent
+
+
+async def test_a_source_that_comes_back_stops_raises(raising):
+    enforced, meanwhile = raising
+    enforced.put("rack", 600, **_RACK)
+    cut = {"domain": "rack", "limitWatts": 450, "standing": True, "ifSourceLost": "Release", "sourceTimeoutSeconds": 30}
+    enforced.api.put(make_power_event("cut", sourceRenewed="2027-01-15T08:00:00Z", **cut))
+    await enforced.settle()
+    assert enforced.sum_watts() == 450
+
+    async def renew():
+        enforced.api.patch("PowerEvent", "cut", {"spec": {"sourceRenewed": "2027-01-15T08:01:00Z"}})
+        await enforced.follow(enforced.leader)
+
+    await enforced.look(31)
+    assert enforced.api.get("PowerEvent", "cut")["status"]["state"] == "SourceLost"
+    enforced.put("rack", 900, **_RACK)
+    # As `run` does after a decision that was carried out.
+    enforced.leader.controller._whole_s = enforced.now_s
+    meanwhile.append(renew)
+    assert await asked(enforced) == [("patch", 300.0)]
+
+
 async def test_limits_that_change_without_end_stop_no_raise_for_longer_than_the_limit(raising):
     enforced, meanwhile = raising
     enforced.now_s += WHOLE_S
@@ -111,3 +147,13 @@ async def test_the_status_of_a_domain_is_left_to_the_next_decision(raising):
     assert {each.kind for each in enforced.leader.writes[start:]} == {"NodePowerBudget"}
     await asked(enforced)
     assert enforced.leader.status("rack")["unconfirmedNodes"] == 1
+
+
+async def test_the_status_of_an_event_is_left_to_the_next_decision(raising):
+    enforced, meanwhile = raising
+    enforced.api.put(make_power_event("cut", domain="rack", limitWatts=1_100, standing=True))
+    meanwhile.append(lambda: limit(enforced, 450))
+    await asked(enforced)
+    assert "status" not in enforced.api.get("PowerEvent", "cut")
+    await asked(enforced)
+    assert enforced.api.get("PowerEvent", "cut")["status"]["state"] == "Active"

@@ -5,7 +5,8 @@ Source: OpenADR 3.1.0, User Guide 8.10.1, and `enumerations/event-interval-paylo
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -19,8 +20,12 @@ from joulie_ven.wire import EVENT_DESCRIPTOR, Payload, PayloadDescriptor, VtnEve
 
 #: PowerEvents that exist at one time: a week of half-hours, and what the subscribed capacity is cut into.
 MOST_LIMITS: Final = 500
+#: Scheduled limits that subscribed capacities are cut by, over all of them.
+MOST_PARTS: Final = 10_000
 _WATTS_PER_UNIT: Final[Mapping[str, int]] = {"KW": 1000, "W": 1}
 _MOST_SHOWN: Final = 32
+#: From the first to before the second, in seconds since the epoch.
+_Span = tuple[float, float]
 
 
 class LimitKind(StrEnum):
@@ -167,6 +172,8 @@ def _meaning(
 def _simple(payload: Payload, field: str, rules: LimitRules) -> int | None:
     """Return the limit of the level, None for level 0."""
     level = _value(payload, field)
+    if isinstance(level, float) and level.is_integer():
+        level = int(level)  # 1 and 1.0 are the same number of JSON
     if type(level) is not int or not 0 <= level <= len(rules.simple_limits):
         raise EventRefused(f"{field}: {_shown(level)} is no level of SIMPLE: 0, 1, 2 or 3")
     if level == 0:
@@ -212,22 +219,39 @@ def _outside_of_schedules(limits: Iterable[DomainLimit], past: Iterable[DomainLi
     """Yield the limits, and of subscribed capacities the parts outside of scheduled limits.
 
     So that the subscribed capacity is in force where a schedule ends, also while the VTN cannot be reached; and so that
-    a schedule may be above it.
+    a schedule may be above it. Beyond `MOST_PARTS` a subscribed capacity is not cut: the lower limit is in force then.
     """
     every = tuple(limits)
-    busy = sorted((each.start_s, each.end_s) for each in (*every, *past) if each.kind is LimitKind.CAPACITY_LIMIT)
+    busy = _merged((each.start_s, each.end_s) for each in (*every, *past) if each.kind is LimitKind.CAPACITY_LIMIT)
+    parts = 0
     for limit in every:
-        if limit.kind is LimitKind.SUBSCRIPTION:
-            yield from _parts(limit, busy)
+        within = _within(limit, busy) if limit.kind is LimitKind.SUBSCRIPTION else ()
+        parts += len(within)
+        yield from _parts(limit, within) if parts <= MOST_PARTS else (limit,)
+
+
+def _merged(spans: Iterable[_Span]) -> list[_Span]:
+    """Return spans of time without those that meet, in their order."""
+    found: list[_Span] = []
+    for start_s, end_s in sorted(spans):
+        if found and start_s <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end_s))
         else:
-            yield limit
+            found.append((start_s, end_s))
+    return found
 
 
-def _parts(limit: DomainLimit, busy: Iterable[tuple[float, float]]) -> Iterator[DomainLimit]:
+def _within(limit: DomainLimit, busy: Sequence[_Span]) -> Sequence[_Span]:
+    """Return the spans that overlap a limit."""
+    first = bisect_right(busy, limit.start_s, key=lambda span: span[1])
+    return busy[first : bisect_left(busy, limit.end_s, key=lambda span: span[0])]
+
+
+def _parts(limit: DomainLimit, busy: Iterable[_Span]) -> Iterator[DomainLimit]:
     at_s = limit.start_s
     for start_s, end_s in busy:
-        if at_s < min(start_s, limit.end_s):
-            yield replace(limit, start_s=at_s, end_s=min(start_s, limit.end_s))
-        at_s = max(at_s, end_s)
+        if at_s < start_s:
+            yield replace(limit, start_s=at_s, end_s=start_s)
+        at_s = end_s
     if at_s < limit.end_s:
         yield replace(limit, start_s=at_s)

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,9 @@ INTERVAL: Final = "joulie.io/openadr-interval"
 PAYLOAD: Final = "joulie.io/openadr-payload"
 SEEN: Final = "joulie.io/openadr-seen"
 _DIGITS: Final = 20
+#: As `joulie_ven.wire` reads them.
+_EVENT_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_INTERVAL_ID: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,12 @@ def read_own(found: Versioned[PowerEvent]) -> OwnEvent | None:
         or start_s is None
         or end_s is None
         or notes.get(PAYLOAD) not in LIMIT_KINDS
-        or not notes.get(EVENT)
+        or not _EVENT_ID.fullmatch(notes.get(EVENT, ""))
+        or not _INTERVAL_ID.fullmatch(notes.get(INTERVAL, ""))
     ):
         return None
     kind = LimitKind(notes[PAYLOAD])
-    return OwnEvent(found, notes[EVENT], notes.get(INTERVAL, ""), kind, seen_s, start_s, end_s)
+    return OwnEvent(found, notes[EVENT], notes[INTERVAL], kind, seen_s, start_s, end_s)
 
 
 def name_of(limit: DomainLimit) -> str:

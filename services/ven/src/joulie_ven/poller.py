@@ -36,6 +36,8 @@ _MOST_LOOKUPS: Final = 20
 #: A clock that is off by more is logged: events would begin and end at other times than the VTN means.
 _MOST_AHEAD_S: Final = 5.0
 _SOURCE: Final = "vtn"
+#: Failures of a look-up that say nothing of other events.
+_OF_ONE_EVENT: Final = frozenset({VtnReason.FORBIDDEN, VtnReason.REFUSED, VtnReason.INVALID_ANSWER})
 
 _log = structlog.get_logger()
 
@@ -83,6 +85,8 @@ class Poller:
         self._clock = FailureLog(_log, failed="the clock of the VTN differs", recovered="the clock of the VTN agrees")
         self._program: VtnProgram | None = None
         self._refused: frozenset[str] = frozenset()
+        #: The event that was looked up last.
+        self._looked_up = ""
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -160,11 +164,24 @@ class Poller:
 
     async def _look_up(self, own: Iterable[OwnEvent], read: ReadEvents, program_id: str, now_s: float) -> set[str]:
         """Read the events that the list lacks although they have not ended; return those that are gone."""
-        missing = sorted(
-            {each.event_id for each in own if each.end_s > now_s} - read.events.keys() - read.unreadable.keys()
-        )
-        found = {each: await self._vtn.event(each, read, program_id) for each in missing[:_MOST_LOOKUPS]}
-        return {each for each, is_there in found.items() if not is_there or self._is_of_another(each, read)}
+        missing = {each.event_id for each in own if each.end_s > now_s} - read.events.keys() - read.unreadable.keys()
+        # In turn: those that stay missing hold up no others.
+        due = sorted(missing, key=lambda each: (each <= self._looked_up, each))[:_MOST_LOOKUPS]
+        self._looked_up = due[-1] if due else ""
+        gone = set()
+        for each in due:
+            try:
+                is_there = await self._vtn.event(each, read, program_id)
+            except VtnError as error:
+                if error.reason not in _OF_ONE_EVENT:
+                    raise
+                read.unreadable[each] = (
+                    f"it is not in the list, and what has become of it is not known: {error.message}"
+                )
+                continue
+            if not is_there or self._is_of_another(each, read):
+                gone.add(each)
+        return gone
 
     @staticmethod
     def _is_of_another(event_id: str, read: ReadEvents) -> bool:

@@ -18,6 +18,7 @@ from joulie_ven.http import VtnHttp
 from joulie_ven.reasons import VtnError, VtnReason
 from joulie_ven.tokens import Tokens
 from joulie_ven.wire import (
+    MOST_BYTES,
     UnreadableEvent,
     VtnEvent,
     VtnProgram,
@@ -131,8 +132,9 @@ class Vtn:
             new = not read.issuperset(page)
             read.update(page)
             found.update(dict.fromkeys(page))
-            if len(found) > MOST_ITEMS:
-                raise VtnError(VtnReason.INVALID_ANSWER, f"{path}: more than {MOST_ITEMS} objects")
+            if len(found) > MOST_ITEMS or sum(map(len, found)) > MOST_BYTES:
+                most = f"more than {MOST_ITEMS} objects, or {MOST_BYTES} bytes"
+                raise VtnError(VtnReason.INVALID_ANSWER, f"{path}: {most}")
             # A longer page is of a VTN that ignores the limit; one without anything new of one that ignores `skip`.
             if len(page) != PAGE or not new:
                 return

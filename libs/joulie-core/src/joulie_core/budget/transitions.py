@@ -18,6 +18,7 @@ from joulie_core.budget.ledger import (
     LimitAsk,
     current_ask,
     current_report,
+    is_overtaken,
     is_silent,
     may_be_in_force_mw,
     next_ask,
@@ -76,7 +77,7 @@ class _Standing:
     asked_mw: int
     #: It can be asked, and would follow.
     can_follow: bool
-    #: Its ask is of this leader's term.
+    #: Its ask is of this leader's term, and no later one was applied.
     fenced: bool
     #: Its ask was reported.
     confirmed: bool
@@ -142,7 +143,7 @@ class BudgetPlanner:
             charge_mw=charge,
             asked_mw=asked or 0,
             can_follow=follows and not is_silent(node, now_s, self._times),
-            fenced=ask is not None and is_own(ask, self._term),
+            fenced=ask is not None and is_own(ask, self._term) and not is_overtaken(node),
             confirmed=confirmed,
         )
 
@@ -168,13 +169,16 @@ class BudgetPlanner:
     def _fences(
         self, standings: Mapping[NodeName, _Standing], targets: Mapping[NodeName, int]
     ) -> dict[NodeName, LimitAsk]:
-        """Return an ask for each node that does not bear this term: it raises nothing, and no earlier leader can."""
+        """Return an ask for each node that does not bear this term: it raises nothing, and no earlier leader can.
+
+        As well for one whose agent has applied a later ask than the stored one: it follows that until it is asked anew.
+        """
         asks = {}
         for name, each in standings.items():
             if not each.fenced:
                 limit = None
                 if each.can_follow and each.charge_mw is not None:
-                    limit = min(targets[name], each.charge_mw, each.asked_mw)
+                    limit = min(targets[name], each.charge_mw, each.asked_mw, *_applied_mw(each.node))
                 elif (ask := current_ask(each.node)) is not None:
                     limit = ask.limit_mw
                 asks[name] = next_ask(each.node, limit, self._term)
@@ -320,6 +324,12 @@ def _range(standing: _Standing) -> tuple[int, int]:
     if standing.confirmed and charge is not None and charge > standing.asked_mw:
         lowest = max(lowest, charge)  # firmware takes no lower limit
     return min(lowest, highest), highest
+
+
+def _applied_mw(node: BudgetNode) -> tuple[int, ...]:
+    """Return what was read back of an ask that is later than the stored one; none where there is no such limit."""
+    report = current_report(node)
+    return (report.in_force_mw,) if is_overtaken(node) and report and report.in_force_mw is not None else ()
 
 
 def _band(node: BudgetNode) -> int:

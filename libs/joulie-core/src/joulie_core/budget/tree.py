@@ -4,7 +4,7 @@ Guarantees that a tree has one root, no cycle, and each node in one domain. A tr
 aside as a whole, by name: its nodes keep what they have, and other trees go on.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from typing import Final
 
 from joulie_core.budget.breaker import BreakerRating
 from joulie_core.names import NodeName
+from joulie_core.text import first_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,10 @@ class Forest:
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Nodes that one message names.
+#: Nodes that one message names, domains that it names for each of them, and domains of a cycle.
 _MOST_NAMED: Final = 3
+_MOST_OWNERS: Final = 5
+_MOST_OF_CYCLE: Final = 10
 #: Levels of a tree: more than any power supply has, and few enough for decisions that go down level by level.
 MOST_LEVELS: Final = 32
 
@@ -172,9 +175,8 @@ def _tops(by_name: Mapping[str, BudgetDomain]) -> tuple[dict[str, str], list[Dom
             name = parent
         if name not in tops:
             cycle = list(trail)[list(trail).index(name) :]
-            for each in cycle:
-                message = f"its parents lead back to it: {', '.join(sorted(cycle))}"
-                problems.append(DomainProblem(each, BudgetProblem.CYCLE, message))
+            message = f"its parents lead back to it: {first_of(sorted(cycle), _MOST_OF_CYCLE)}"
+            problems += [DomainProblem(each, BudgetProblem.CYCLE, message) for each in cycle]
             tops[name] = min(cycle)
         tops |= dict.fromkeys(trail, tops[name])
     return tops, problems
@@ -214,15 +216,27 @@ def _claims(listed: Sequence[BudgetDomain], by_name: Mapping[str, BudgetDomain])
             problems.append(DomainProblem(domain.name, BudgetProblem.SELECTOR_ABOVE_DOMAINS, message))
         for node in domain.nodes:
             claims[node].append(domain.name)
-    shared: dict[str, list[str]] = defaultdict(list)
-    for node, owners in claims.items():
-        if len(owners) > 1:
-            for owner in owners:
-                shared[owner].append(f"{node} is selected by {', '.join(sorted(owners))}")
-    for owner, texts in shared.items():
-        rest = f", and {len(texts) - _MOST_NAMED} more nodes" if len(texts) > _MOST_NAMED else ""
-        message = "; ".join(sorted(texts)[:_MOST_NAMED]) + rest
-        problems.append(DomainProblem(owner, BudgetProblem.NODE_IN_TWO_DOMAINS, message))
+    return problems + _shared_nodes(claims)
+
+
+def _shared_nodes(claims: Mapping[NodeName, Sequence[str]]) -> list[DomainProblem]:
+    """Return the problems of domains that select the same nodes.
+
+    Selectors that all match every node are one mistake in a template, so that no text is made that is not shown.
+    """
+    counts: Counter[str] = Counter()
+    named: dict[str, list[str]] = defaultdict(list)
+    for node in sorted(node for node, owners in claims.items() if len(owners) > 1):
+        owners = claims[node]
+        counts.update(owners)
+        if lacking := [each for each in owners if len(named[each]) < _MOST_NAMED]:
+            text = f"{node} is selected by {first_of(sorted(owners), _MOST_OWNERS)}"
+            for owner in lacking:
+                named[owner].append(text)
+    problems = []
+    for owner, count in counts.items():
+        more = f", and {count - _MOST_NAMED} more nodes" if count > _MOST_NAMED else ""
+        problems.append(DomainProblem(owner, BudgetProblem.NODE_IN_TWO_DOMAINS, "; ".join(named[owner]) + more))
     return problems
 
 

@@ -94,6 +94,7 @@ class PowerDomainController:
         self._next_change_s = math.inf
         parts.budgets.wake = self._changed.set
         parts.events.wake = self._wake_at_once
+        parts.events.renewed = self._changed.set
         parts.domains.subscribe(self._on_domain)
         #: Versions of objects whose status was written since: until another one is seen, nothing is.
         self._written_over: dict[str, str] = {}
@@ -177,7 +178,7 @@ class PowerDomainController:
             name: DomainState(None, unreadable_status(reason)) for name, reason in invalid.items()
         }
         await self._publish(readable, invalid, statuses)
-        await events.publish(self._parts.wall())
+        await events.publish(self._parts.wall(), self._is_superseded)
 
     def _is_superseded(self) -> bool:
         """Return whether a limit of a domain has changed since the decision, which is made again at once.

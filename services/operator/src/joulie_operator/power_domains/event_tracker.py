@@ -3,9 +3,11 @@
 Guarantees that an event starts no earlier than it was first seen; that a baseline is stated once, at the start; that
 only a change of `sourceRenewed` counts as a renewal, at the time at which it is seen; and that all of it but the last
 goes on from the status after a change of leader, where a source has one more timeout. An event whose newest version
-cannot be read counts as it last could.
+cannot be read counts as it last could. A clock that is set back starts no event anew, and renews none.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,6 +60,8 @@ class EventTracker:
     """The events of one operator."""
 
     known: dict[str, KnownEvent] = field(default_factory=dict)
+    #: Time of the last look.
+    looked_s: float = -math.inf
 
     def follow(
         self,
@@ -75,6 +79,8 @@ class EventTracker:
             now_s: seconds since the epoch.
         """
         self.known = {name: each for name, each in self.known.items() if name in objects}
+        self._set_back(self.looked_s - now_s)
+        self.looked_s = now_s
         return [self._follow(each, specs, histories, now_s) for _, each in sorted(objects.items())]
 
     def _follow(
@@ -113,6 +119,13 @@ class EventTracker:
         )
         return FollowedEvent(event, known, limit, known.baseline_watts)
 
+    def _set_back(self, by_s: float) -> None:
+        """Move what was seen with a clock that was set back: an event in force would have to start once more."""
+        if by_s > 0.0:
+            for each in self.known.values():
+                each.first_seen_s -= by_s
+                each.renewed_s = None if each.renewed_s is None else each.renewed_s - by_s
+
     def _known(self, event: Versioned[PowerEvent], now_s: float) -> KnownEvent:
         found = self.known.get(event.name)
         if found is None or found.uid != event.metadata.uid:
@@ -145,20 +158,26 @@ def domains_in_event(parents: Mapping[str, str | None], bound: Iterable[str]) ->
         parents: of each domain its parent.
         bound: domains whose limit is that of an event.
     """
-    direct = set(bound)
-    trails = {name: _trail(parents, name) for name in parents}
-    above = {each for name in direct for each in trails.get(name, ())}
-    return frozenset(name for name, trail in trails.items() if name in above or direct.intersection(trail))
+    direct = [name for name in bound if name in parents]
+    above: defaultdict[str, list[str]] = defaultdict(list)
+    below: defaultdict[str, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        if parent is not None and parent in parents:
+            above[name].append(parent)
+            below[parent].append(name)
+    return _reached(direct, above) | _reached(direct, below)
 
 
-def _trail(parents: Mapping[str, str | None], name: str) -> list[str]:
-    """Return a domain and those above it."""
-    trail: list[str] = []
-    above: str | None = name
-    while above is not None and above in parents and above not in trail:
-        trail.append(above)
-        above = parents[above]
-    return trail
+def _reached(names: Iterable[str], beside: defaultdict[str, list[str]]) -> frozenset[str]:
+    """Return names and all that follow from them; each is looked at once, as trees that are set aside may be cycles."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += beside[name]
+    return frozenset(found)
 
 
 def _renew(known: KnownEvent, spec: PowerEventSpec, now_s: float) -> None:

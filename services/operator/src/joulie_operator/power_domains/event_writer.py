@@ -1,15 +1,15 @@
 """Statuses of PowerEvents as they are written.
 
 At once where a state, a condition or the binding event changes, with each minute of the record, and otherwise every
-five minutes until the event has ended.
+five minutes until the event has ended. All of that is left to the next decision where limits have changed meanwhile.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
 
-from joulie_api.apply import FencedWriter
+from joulie_api.apply import MAX_IN_FLIGHT, FencedWriter, write_each
 from joulie_api.errors import KubeError, NotFound, NotLeader
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
@@ -39,8 +39,18 @@ class EventWriter:
             recovered="status of power event written",
         )
 
-    async def publish(self, found: Iterable[tuple[Versioned[PowerEvent], PowerEventStatus]], now_s: float) -> None:
-        """Write the statuses that have changed; the objects are those that they were decided by.
+    async def publish(
+        self,
+        found: Iterable[tuple[Versioned[PowerEvent], PowerEventStatus]],
+        now_s: float,
+        is_superseded: Callable[[], bool],
+    ) -> None:
+        """Write the statuses that have changed, side by side.
+
+        Args:
+            found: with the objects that they were decided by.
+            now_s: seconds since the epoch.
+            is_superseded: tells, while this goes on, whether limits have changed since: nothing more is written then.
 
         Raises:
             NotLeader: this process must not write any more.
@@ -49,11 +59,22 @@ class EventWriter:
         names = {event.name for event, _ in listed}
         self._written_over = {name: each for name, each in self._written_over.items() if name in names}
         self._failures.retain(lambda subject: subject["event_name"] in names)
-        for event, status in listed:
-            with self._contained.contained("publish power event", event_name=event.name):
-                await self._publish_one(event, status, now_s)
+        works = (self._publish_one(event, status, now_s, is_superseded) for event, status in listed)
+        await write_each(works, concurrency=MAX_IN_FLIGHT)
 
-    async def _publish_one(self, event: Versioned[PowerEvent], status: PowerEventStatus, now_s: float) -> None:
+    async def _publish_one(
+        self,
+        event: Versioned[PowerEvent],
+        status: PowerEventStatus,
+        now_s: float,
+        is_superseded: Callable[[], bool],
+    ) -> None:
+        if is_superseded():
+            return
+        with self._contained.contained("publish power event", event_name=event.name):
+            await self._publish_due(event, status, now_s)
+
+    async def _publish_due(self, event: Versioned[PowerEvent], status: PowerEventStatus, now_s: float) -> None:
         version, before = event.metadata.resource_version, event.model.status
         if self._written_over.get(event.name) == version:
             return

@@ -18,7 +18,7 @@ from joulie_core.budget.drawn_history import DrawnHistory, StoredDrawn
 from joulie_core.budget.events import next_change_s
 from joulie_core.kinds import PowerDomain, PowerEvent, PowerEventStatus
 from joulie_core.kinds.power_domain import BudgetBasis, DrawnHistoryStatus
-from joulie_core.kinds.power_event import DrawnQuality
+from joulie_core.kinds.power_event import DrawnQuality, EventState, PowerEventSpec
 from joulie_core.names import NodeName
 from joulie_core.timestamps import epoch_seconds, rfc3339
 from joulie_operator.power_domains.decision import DomainDecision, DomainInputs, DomainOutcome
@@ -46,10 +46,14 @@ class PowerEventParts:
 
 
 class PowerEvents:
-    """The events of one operator; `wake` is called where a spec has changed, `figures` are those of the last look."""
+    """The events of one operator; `figures` are those of the last look.
+
+    `wake` is called where a spec has changed, and `renewed` where that is a renewal which changes no limit.
+    """
 
     def __init__(self, parts: PowerEventParts) -> None:
         self.wake: Callable[[], None] = lambda: None
+        self.renewed: Callable[[], None] = lambda: None
         self.figures: dict[str, EventFigures] = {}
         self._parts = parts
         self._tracker = EventTracker()
@@ -104,8 +108,8 @@ class PowerEvents:
                 figures[followed.object.name] = EventFigures(followed.spec.domain, status)
         self.figures = figures
 
-    async def publish(self, now_s: float) -> None:
-        """Write the statuses that have changed.
+    async def publish(self, now_s: float, is_superseded: Callable[[], bool]) -> None:
+        """Write the statuses that have changed; none while `is_superseded` says that limits have changed since.
 
         Raises:
             NotLeader: this process must not write any more.
@@ -116,7 +120,7 @@ class PowerEvents:
             figures = self.figures.get(followed.object.name)
             if figures is not None and followed.object.name not in invalid:
                 found.append((followed.object, figures.status))
-        await self._writer.publish(found, now_s)
+        await self._writer.publish(found, now_s, is_superseded)
 
     def history(self, domain: str, now_s: float) -> DrawnHistoryStatus | None:
         """Return what is stored of a domain; None where nothing is known."""
@@ -145,9 +149,18 @@ class PowerEvents:
             drawn = readings.get(name, _UNKNOWN).drawn
             history.add(inputs.events.now_s, drawn, in_event=name in in_event)
 
-    def _on_event(self, _name: str, old: Versioned[PowerEvent] | None, new: Versioned[PowerEvent] | None) -> None:
-        if old is None or new is None or old.model.spec != new.model.spec:
+    def _on_event(self, name: str, old: Versioned[PowerEvent] | None, new: Versioned[PowerEvent] | None) -> None:
+        if old is None or new is None:
             self.wake()
+        elif old.model.spec != new.model.spec:
+            shown = self.figures.get(name)
+            is_lost = shown is not None and shown.status.state is EventState.SOURCE_LOST
+            is_renewal = _without_renewal(old.model.spec) == _without_renewal(new.model.spec)
+            (self.renewed if is_renewal and not is_lost else self.wake)()
+
+
+def _without_renewal(spec: PowerEventSpec) -> PowerEventSpec:
+    return spec.model_copy(update={"source_renewed": None})
 
 
 def _loaded(stored: DrawnHistoryStatus | None, basis: BudgetBasis, now_s: float) -> DrawnHistory:

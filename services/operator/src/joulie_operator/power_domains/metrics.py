@@ -98,6 +98,12 @@ def families(states: Mapping[str, DomainState]) -> Iterable[Metric]:
         ("domain",),
         (((name,), each.spec.limit_watts) for name, each in shown if each.spec is not None),
     )
+    yield gauge(
+        "joulie_operator_power_domain_reserve_watts",
+        "Part of the limit of a PowerDomain that no node gets, in watts.",
+        ("domain",),
+        (((name,), each.spec.reserve_watts) for name, each in shown if each.spec is not None),
+    )
     for figure, text, value in _WATTS:
         yield gauge(
             f"joulie_operator_power_domain_{figure}_watts",
