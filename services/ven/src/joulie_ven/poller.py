@@ -5,6 +5,7 @@ event that is missing from the list is taken for deleted only when the VTN has s
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -83,6 +84,8 @@ class Poller:
         self._clock = FailureLog(_log, failed="the clock of the VTN differs", recovered="the clock of the VTN agrees")
         self._program: VtnProgram | None = None
         self._refused: frozenset[str] = frozenset()
+        #: The missing event that was looked up last: the next ones by their ids are next.
+        self._looked_up_to = ""
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -163,8 +166,14 @@ class Poller:
         missing = sorted(
             {each.event_id for each in own if each.end_s > now_s} - read.events.keys() - read.unreadable.keys()
         )
-        found = {each: await self._vtn.event(each, read, program_id) for each in missing[:_MOST_LOOKUPS]}
-        return {each for each, is_there in found.items() if not is_there or self._is_of_another(each, read)}
+        first = bisect_right(missing, self._looked_up_to)
+        gone = set()
+        for each in (missing[first:] + missing[:first])[:_MOST_LOOKUPS]:
+            is_there = await self._vtn.event(each, read, program_id)
+            self._looked_up_to = each
+            if not is_there or self._is_of_another(each, read):
+                gone.add(each)
+        return gone
 
     @staticmethod
     def _is_of_another(event_id: str, read: ReadEvents) -> bool:
