@@ -127,6 +127,10 @@ def test_what_asks_for_other_limits_is_looked_at_at_once(world, old, new, wakes)
     assert woken == [True] * wakes
 
 
+def test_nothing_is_shown_or_waited_for_before_the_first_look(world):
+    assert (world.events.figures, world.events.pause_s(NOW_S)) == ({}, math.inf)
+
+
 def test_what_is_not_known_of_events_is_told(world):
     assert (world.events.unreadable, world.events.unknown_reason()) == (0, None)
     world.watched.invalid, world.reason = {"cut": "limitWatts", "other": "start"}, "not read yet"
@@ -217,6 +221,8 @@ def test_the_history_goes_on_from_the_status_and_makes_the_baseline_of_an_event(
     world.domain("row", status={"history": {**HOUR, "minutes": "7"}})
     world.look(10)
     assert world.history(10).minutes == HOUR["minutes"]
+    (minute,) = world.look(60)["cut"].status.minutes
+    assert minute.baseline_watts == 900.0
 
 
 @pytest.mark.parametrize("status", [{"history": {**HOUR, "basis": "Server"}}, {}], ids=["of another basis", "none"])
