@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ INTERVAL: Final = "joulie.io/openadr-interval"
 PAYLOAD: Final = "joulie.io/openadr-payload"
 SEEN: Final = "joulie.io/openadr-seen"
 _DIGITS: Final = 20
+_NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class OwnEvent:
 
     found: Versioned[PowerEvent]
     event_id: str
-    interval_id: str
+    interval_id: int | None
+    """None where the annotation is no number, since somebody has changed it."""
     kind: LimitKind
     seen_s: float
     start_s: float
@@ -59,7 +62,9 @@ def read_own(found: Versioned[PowerEvent]) -> OwnEvent | None:
     ):
         return None
     kind = LimitKind(notes[PAYLOAD])
-    return OwnEvent(found, notes[EVENT], notes.get(INTERVAL, ""), kind, seen_s, start_s, end_s)
+    interval = notes.get(INTERVAL, "")
+    interval_id = int(interval) if _NUMBER.fullmatch(interval) else None
+    return OwnEvent(found, notes[EVENT], interval_id, kind, seen_s, start_s, end_s)
 
 
 def name_of(limit: DomainLimit) -> str:
