@@ -55,6 +55,8 @@ def test_the_file_is_the_one_that_earlier_agents_of_this_format_wrote(tmp_path):
         assert journal.entries == {"rapl/0": untouched, "rapl/1": written}
         assert journal.entries["rapl/0"].written_values == frozenset()
         assert journal.entries["rapl/0"].suspect is None
+        assert journal.entries["rapl/0"].earlier is None
+        assert journal.entries["rapl/0"].stands is False
         journal.change({"rapl/0": ENTRY})
         journal.change({"rapl/0": untouched})
     assert path.read_bytes() == content

@@ -22,7 +22,7 @@ INTERVAL: Final = "joulie.io/openadr-interval"
 PAYLOAD: Final = "joulie.io/openadr-payload"
 SEEN: Final = "joulie.io/openadr-seen"
 _DIGITS: Final = 20
-#: As `joulie_ven.wire` reads them.
+#: As `joulie_ven.wire` reads them from a VTN.
 _EVENT_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _INTERVAL_ID: Final = re.compile(r"-?[0-9]{1,10}")
 
@@ -33,7 +33,8 @@ class OwnEvent:
 
     found: Versioned[PowerEvent]
     event_id: str
-    interval_id: str
+    interval_id: int | None
+    """None where the annotation is no number, since somebody has changed it."""
     kind: LimitKind
     seen_s: float
     start_s: float
@@ -60,11 +61,12 @@ def read_own(found: Versioned[PowerEvent]) -> OwnEvent | None:
         or end_s is None
         or notes.get(PAYLOAD) not in LIMIT_KINDS
         or not _EVENT_ID.fullmatch(notes.get(EVENT, ""))
-        or not _INTERVAL_ID.fullmatch(notes.get(INTERVAL, ""))
     ):
         return None
     kind = LimitKind(notes[PAYLOAD])
-    return OwnEvent(found, notes[EVENT], notes[INTERVAL], kind, seen_s, start_s, end_s)
+    interval = notes.get(INTERVAL, "")
+    interval_id = int(interval) if _INTERVAL_ID.fullmatch(interval) else None
+    return OwnEvent(found, notes[EVENT], interval_id, kind, seen_s, start_s, end_s)
 
 
 def name_of(limit: DomainLimit) -> str:

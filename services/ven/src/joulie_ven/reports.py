@@ -1,7 +1,8 @@
 """Reports that events request, from the status of their PowerEvents: before the first start, and after the last end.
 
 What is not known is not sent: an interval of which a minute is missing has DATA_QUALITY MISSING in place of a figure,
-and a report without any figure is not sent before the start. A failed report is repeated at the next polls.
+one whose id is not known is left out, and a report without any figure is not sent before the start. A failed report is
+repeated at the next polls.
 Source: OpenADR 3.1.0, User Guide 7.5, and `enumerations/report-payloads.schema.yaml`.
 """
 
@@ -82,7 +83,7 @@ class ReportSender:
         if not asked or name in await self._vtn.report_names(event_id, self._settings.ven_name):
             self._done.add(name)
             return
-        found = [(each, list(figures(each, asked))) for each in intervals]
+        found = [(each, list(figures(each, asked))) for each in intervals if each.interval_id is not None]
         if any(values for _, values in found):
             await self._vtn.send_report(_report(event_id, name, self._settings, asked, found))
             self._done.add(name)
@@ -130,7 +131,7 @@ def _interval(own: OwnEvent, values: Iterable[Figure]) -> Json:
     spec = own.found.model.spec
     period = {"start": spec.start} | ({"duration": iso_duration(own.end_s - own.start_s)} if spec.end else {})
     return {
-        "id": int(own.interval_id),
+        "id": own.interval_id,
         "intervalPeriod": period,
         "payloads": [{"type": each.payload_type, "values": [each.value]} for each in values],
     }
