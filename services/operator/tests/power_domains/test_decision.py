@@ -8,6 +8,7 @@ from joulie_api.failures import Failures
 from joulie_core.budget import (
     BudgetNode,
     BudgetProblem,
+    BudgetTree,
     EventInputs,
     EventLimit,
     LimitAsk,
@@ -98,6 +99,15 @@ def test_a_tree_is_enforced_where_all_its_domains_say_so():
         "rack-b": ("feed-b", "rack-b"),
     }
     assert found.outcomes["rack-b"].observed.nodes == {"n3"}
+
+
+def test_no_tree_is_compared_with_all_others(monkeypatch):
+    def compare(_tree, _other):
+        raise AssertionError("of thousands of trees, that takes longer than the decision")
+
+    monkeypatch.setattr(BudgetTree, "__eq__", compare)
+    assert all(each.enforced is not None for each in decided().outcomes.values())
+    assert decided().outcomes.keys() == FEEDS.keys()
 
 
 def test_without_the_setting_all_is_observed_and_nothing_kept():

@@ -49,10 +49,12 @@ class History:
         return self.watts
 
 
-def follow(tracker, *events, after_s=0.0, history=None, specs=None):
+def follow(tracker, *events, after_s=0.0, passed_s=None, history=None, specs=None):
+    """Follow events; `passed_s` is the time that has passed where the clock was set since."""
     objects = {each.name: each for each in events}
     histories = {} if history is None else {"row": history}
-    return tracker.follow(objects, {"row": ROW} if specs is None else specs, histories, NOW_S + after_s)
+    clock_s = after_s if passed_s is None else passed_s
+    return tracker.follow(objects, {"row": ROW} if specs is None else specs, histories, NOW_S + after_s, clock_s)
 
 
 def only(tracker, one, **fields):
@@ -242,9 +244,10 @@ def test_a_start_that_is_still_to_come_by_a_clock_that_was_set_back_is_awaited()
     assert only(tracker, timed(-60, 600), after_s=-120).limit.start_s == NOW_S - 60
 
 
-def test_a_clock_that_is_set_back_renews_no_source():
+@pytest.mark.parametrize("set_by_s", [3_600, -3_600])
+def test_a_clock_that_is_set_neither_loses_nor_renews_a_source(set_by_s):
     tracker = EventTracker()
     one = event(sourceTimeoutSeconds=60, sourceRenewed=moment(-500))
-    assert only(tracker, one).limit.lost_s == NOW_S + 60
-    assert only(tracker, one, after_s=40).limit.lost_s == NOW_S + 60
-    assert only(tracker, one, after_s=-3_600).limit.lost_s == NOW_S - 3_600 + 20
+    only(tracker, one)
+    at_s = 40 + set_by_s
+    assert only(tracker, one, after_s=at_s, passed_s=40).limit.lost_s == NOW_S + at_s + 20

@@ -129,6 +129,27 @@ def test_a_bmc_that_reads_less_than_any_such_server_draws_is_not_believed():
     assert readings.read(400.0).measured
 
 
+#: Three times the highest power of the devices and the upper end of the model.
+_DOUBTFUL_WATTS = 3 * (VIEW.tdp_watts + MODELLED.mw / 1000)
+
+
+def test_one_reading_far_above_any_such_server_counts_only_where_the_next_one_is_too():
+    readings = Readings()
+    readings.read(*[400.0] * 4)
+    # As DCMI has it where all bits are set.
+    for _ in range(3):
+        assert readings.read(65_535.0, 400.0).mw == counted(400.0)
+    assert readings.read(_DOUBTFUL_WATTS + 2.0).mw == counted(400.0)
+    assert readings.read(_DOUBTFUL_WATTS + 1.0).mw == counted(_DOUBTFUL_WATTS + 1.0)
+    assert readings.read(_DOUBTFUL_WATTS + 3.0).mw == counted(_DOUBTFUL_WATTS + 3.0)
+
+
+def test_a_reading_just_below_that_counts_at_once():
+    readings = Readings()
+    readings.read(*[400.0] * 4)
+    assert readings.read(_DOUBTFUL_WATTS - 1.0).mw == counted(_DOUBTFUL_WATTS - 1.0)
+
+
 @pytest.mark.parametrize(
     "fields", [{"source": "prometheus"}, {"quality": "modelled"}, {"quality": "unknown"}, {"devices": None}]
 )

@@ -161,7 +161,7 @@ class PowerDomainController:
             unread_nodes=unread_nodes - nodes.keys(),
             budgets=self._parts.budgets.seen(nodes),
             rests=published_rests(domains, now_s),
-            events=events.inputs(domains, facts, now_s),
+            events=events.inputs(domains, facts, now_s, self._parts.clock()),
             oversubscribes=self._parts.oversubscribes,
         )
         self._next_change_s = now_s + events.pause_s(now_s)

@@ -127,14 +127,13 @@ def decide(inputs: DomainInputs, enforcer: TreeEnforcer, failures: Failures) -> 
     reach: dict[str, int] = {}
     changes = [] if inputs.budgets is None else list(kept_changes(aside, inputs.budgets))
     enforced = [tree for tree in forest.trees if inputs.budgets is not None and not observing(tree, inputs.specs)]
-    enforcer.retain(
-        {tree.domains[0].name for tree in enforced}, {each.name for tree in enforced for each in tree.domains}
-    )
+    roots = {tree.domains[0].name for tree in enforced}
+    enforcer.retain(roots, {each.name for tree in enforced for each in tree.domains})
     kept = aside.union(*(tree.leaf_of for tree in enforced))
     available: dict[NodeName, DomainChain] = {}
     for tree in forest.trees:
         with failures.contained("observe power domains", root=tree.domains[0].name):
-            found = _decide_tree(tree, inputs, enforcer, enforces=tree in enforced)
+            found = _decide_tree(tree, inputs, enforcer, enforces=tree.domains[0].name in roots)
             outcomes |= {
                 name: replace(each, unread=homeless, event=found.evented.limits.get(name))
                 for name, each in found.outcomes.items()

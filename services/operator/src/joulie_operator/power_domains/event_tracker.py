@@ -3,7 +3,8 @@
 Guarantees that an event starts no earlier than it was first seen; that a baseline is stated once, at the start; that
 only a change of `sourceRenewed` counts as a renewal, at the time at which it is seen; and that all of it but the last
 goes on from the status after a change of leader, where a source has one more timeout. An event whose newest version
-cannot be read counts as it last could. A clock that is set back starts no event anew, and renews none.
+cannot be read counts as it last could. A clock that is set back starts no event anew, and none that is set loses a
+source.
 """
 
 import math
@@ -36,6 +37,7 @@ class KnownEvent:
     is_stated: bool = False
     affected: AffectedNodes | None = None
     renewed: str | None = None
+    #: Of the clock of leases.
     renewed_s: float | None = None
 
 
@@ -69,6 +71,7 @@ class EventTracker:
         specs: Mapping[str, PowerDomainSpec],
         histories: Mapping[str, DrawnHistory],
         now_s: float,
+        clock_s: float,
     ) -> list[FollowedEvent]:
         """Return the events as they are now.
 
@@ -77,11 +80,12 @@ class EventTracker:
             specs: of the domains.
             histories: of the domains.
             now_s: seconds since the epoch.
+            clock_s: the same moment by a clock that nobody sets.
         """
         self.known = {name: each for name, each in self.known.items() if name in objects}
         self._set_back(self.looked_s - now_s)
         self.looked_s = now_s
-        return [self._follow(each, specs, histories, now_s) for _, each in sorted(objects.items())]
+        return [self._follow(each, specs, histories, now_s, clock_s) for _, each in sorted(objects.items())]
 
     def _follow(
         self,
@@ -89,10 +93,11 @@ class EventTracker:
         specs: Mapping[str, PowerDomainSpec],
         histories: Mapping[str, DrawnHistory],
         now_s: float,
+        clock_s: float,
     ) -> FollowedEvent:
         known = self._known(event, now_s)
         spec = event.model.spec
-        _renew(known, spec, now_s)
+        _renew(known, spec, clock_s)
         start_s, end_s = _start_s(event, known), epoch_seconds(spec.end)
         if now_s < start_s:
             known.is_stated = False
@@ -115,7 +120,7 @@ class EventTracker:
             if_source_lost=spec.if_source_lost,
             source_timeout_s=spec.source_timeout_seconds,
             source_lost_limit_mw=_milliwatts(spec.source_lost_limit_watts),
-            renewed_s=known.renewed_s,
+            renewed_s=None if known.renewed_s is None else now_s - (clock_s - known.renewed_s),
         )
         return FollowedEvent(event, known, limit, known.baseline_watts)
 
@@ -124,7 +129,6 @@ class EventTracker:
         if by_s > 0.0:
             for each in self.known.values():
                 each.first_seen_s -= by_s
-                each.renewed_s = None if each.renewed_s is None else each.renewed_s - by_s
 
     def _known(self, event: Versioned[PowerEvent], now_s: float) -> KnownEvent:
         found = self.known.get(event.name)
@@ -180,11 +184,11 @@ def _reached(names: Iterable[str], beside: defaultdict[str, list[str]]) -> froze
     return frozenset(found)
 
 
-def _renew(known: KnownEvent, spec: PowerEventSpec, now_s: float) -> None:
+def _renew(known: KnownEvent, spec: PowerEventSpec, clock_s: float) -> None:
     if spec.source_renewed is None:
         known.renewed = known.renewed_s = None
     elif spec.source_renewed != known.renewed:
-        known.renewed, known.renewed_s = spec.source_renewed, now_s
+        known.renewed, known.renewed_s = spec.source_renewed, clock_s
 
 
 def _start_s(event: Versioned[PowerEvent], known: KnownEvent) -> float:

@@ -76,13 +76,15 @@ class PowerEvents:
         """Show nothing: what was seen is not known to be so any more."""
         self.figures = {}
 
-    def inputs(self, domains: Domains, nodes: Mapping[NodeName, DomainNode], now_s: float) -> EventInputs:
-        """Return what events ask now, for a decision about these domains and nodes."""
+    def inputs(
+        self, domains: Domains, nodes: Mapping[NodeName, DomainNode], now_s: float, clock_s: float
+    ) -> EventInputs:
+        """Return what events ask now, for a decision about these domains and nodes; times as for `EventTracker`."""
         self._load_histories(domains, now_s)
         specs = {name: each.model.spec for name, each in domains.items()}
         objects = dict(self._parts.events.store)
         histories = {name: history for name, (_, history) in self._histories.items()}
-        self._followed = self._tracker.follow(objects, specs, histories, now_s)
+        self._followed = self._tracker.follow(objects, specs, histories, now_s, clock_s)
         performance = frozenset(name for name, each in nodes.items() if each.performance)
         return EventInputs(tuple(each.limit for each in self._followed), performance, now_s)
 

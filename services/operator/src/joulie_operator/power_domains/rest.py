@@ -1,7 +1,8 @@
 """The rest of each server: what it draws beyond its CPU packages and GPUs, by readings of its BMC, else by the models.
 
 Guarantees that a rest rises with the first reading that shows it and falls after a day; that a reading which cannot be
-told from a change of load, or shows less than any such server draws, counts as none; and that of a node whose CPUs are
+told from a change of load, or shows less than any such server draws, counts as none; that one far above what the models
+know, which would lower a whole feed for a day, counts where the next one is as well; and that of a node whose CPUs are
 not known nothing is known. Source: docs/decisions/0065-server-budgets.md.
 """
 
@@ -16,6 +17,7 @@ from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import PowerDomain
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, PowerMeasurement, ServerMeasurement
 from joulie_core.names import NodeName
+from joulie_core.plausible import OVER_MAX
 from joulie_core.power.rest import RestBand, measured_rest, modelled_rest
 from joulie_core.timestamps import age_seconds
 from joulie_core.units import milliwatts_up
@@ -45,6 +47,8 @@ class _Seen:
     #: Time of the BMC's last reading, and the devices' power at it.
     sampled_at: str | None = None
     devices_watts: float | None = None
+    #: The last reading that could be compared was far above what the models know of such a server.
+    is_doubtful: bool = False
     readings: int = 0
     #: Highest rest in watts by the hour.
     hours: dict[int, float] = field(default_factory=dict)
@@ -101,6 +105,10 @@ class RestTracker:
         if before_watts is None or devices_watts is None:
             return
         if abs(devices_watts - before_watts) > MOST_MOVE * seen.view.tdp_watts:
+            return
+        is_doubtful = server.measured_server_power_w > OVER_MAX * (seen.view.tdp_watts + seen.band.most_watts)
+        was_doubtful, seen.is_doubtful = seen.is_doubtful, is_doubtful
+        if is_doubtful and not was_doubtful:
             return
         watts = measured_rest(server.measured_server_power_w, min(devices_watts, before_watts), seen.view)
         if watts < seen.band.least_watts:
