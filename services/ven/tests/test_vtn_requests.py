@@ -118,6 +118,7 @@ async def test_events_of_the_program_that_have_not_ended_are_requested_and_each_
     world.http.answer([event("e0"), same, {"id": "e2", "programID": 7}, 7], [same, event("e3"), event("e4", "p2"), 8])
     read = await world.vtn.events("p1", ("row",))
     assert list(read.events) == ["e0", "e1", "e3"]
+    assert {each.id: each.program_id for each in read.events.values()} == dict.fromkeys(read.events, "p1")
     assert list(read.unreadable) == ["e2", "#3", "#5"]
     query = (("programID", "p1"), ("active", "true"))
     assert world.asked == [
