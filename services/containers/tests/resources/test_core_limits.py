@@ -1,5 +1,6 @@
 """The limits that cores would have by class, on the files of an invented machine."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -118,6 +119,52 @@ async def test_the_highest_frequency_is_read_each_time(machine):
     assert machine.limits.state.limits[1].limit_khz == 2_000_000
 
 
+async def test_the_ceiling_of_a_group_that_is_limited_says_nothing_of_what_it_may_gain(machine):
+    machine.give("1,5")
+    machine.give("2,6")
+    for cpu in (1, 5, 2, 6):
+        machine.write(cpu, "scaling_max_freq", 2_800_000)
+    await machine.limits.step(0.0, {Cpus.parse("1,5")})
+    limited, other = machine.limits.state.limits[1:3]
+    assert (limited.reason, limited.limit_khz) == ("FrequencyLimited", 2_800_000)
+    assert limited.frequencies.ceiling_khz == limited.frequencies.highest_khz == 3_500_000
+    assert (other.reason, other.limit_khz, other.frequencies.ceiling_khz) == ("NothingToGain", None, 2_800_000)
+    assert (other.cores, other.holders) == (1, ("ns/2,6/main",))
+    # One that cannot be read is unknown, limited or not.
+    machine.write(5, "scaling_max_freq", "<unknown>")
+    await machine.limits.step(1.0, {Cpus.parse("1,5")})
+    assert machine.limits.state.limits[1].reason == "FrequencyUnknown"
+
+
+async def test_a_group_without_a_limit_names_its_cores_and_holders(machine):
+    assert machine.limits.state.limits == ()
+    machine.give("1")
+    await machine.reasons()
+    shared = machine.limits.state.limits[1]
+    assert (str(shared.cpus), shared.cores, shared.holders, shared.frequencies) == ("1,5", 1, ("ns/1/main",), None)
+
+
+async def test_it_looks_every_quarter_of_a_minute_until_it_is_cancelled(machine, monkeypatch):
+    waits, second = [], asyncio.Event()
+
+    async def sleep(seconds, sleeps=asyncio.sleep):
+        waits.append(seconds)
+        if len(waits) == 2:
+            second.set()
+        await sleeps(0)
+
+    monkeypatch.setattr("joulie_containers.resources.core_limits.asyncio.sleep", sleep)
+    monkeypatch.setattr("joulie_containers.resources.core_limits.time.monotonic", lambda: 10.0 * len(waits))
+    machine.give("1,5")
+    running = asyncio.create_task(machine.limits.run())
+    await asyncio.wait_for(second.wait(), 20.0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert waits[:2] == [15.0, 15.0]
+    assert machine.limits.state.limited_core_s >= 10.0
+
+
 @pytest.mark.parametrize("file", ["cpuinfo_max_freq", "scaling_max_freq"])
 async def test_a_core_whose_frequency_cannot_be_read_is_unknown(machine, file):
     machine.give("1,5")
@@ -135,7 +182,7 @@ async def test_the_time_of_limited_cores_is_counted_but_no_time_that_was_not_see
     await machine.reasons(now_s=110.0)
     assert machine.limits.state.limited_core_s == 20.0
     await machine.reasons(now_s=10_000.0)
-    assert machine.limits.state.limited_core_s == 20.0 + 2 * MOST_COUNTED_S
+    assert machine.limits.state.limited_core_s == 20.0 + 2 * MOST_COUNTED_S == 140.0
     machine.holders.clear()
     await machine.reasons(now_s=10_010.0)
     assert machine.limits.state.limited_core_s == 20.0 + 2 * MOST_COUNTED_S
@@ -175,9 +222,13 @@ def test_holders_are_containers_with_cpus_alone():
         names[0]: Placement(zone="z", cpus=Cpus.parse("1-3"), exclusive=Cpus.parse("1-2")),
         names[1]: Placement(zone="z", cpus=Cpus.parse("3-4")),
     }
-    assert [(each.title, str(each.cpus)) for each in core_holders(containers, placements)] == [
-        (containers[names[0]].title, "1-2")
-    ]
+    containers[names[0]] = replace(containers[names[0]], pod=replace(containers[names[0]].pod, annotations=STANDARD))
+    assert core_holders(containers, placements) == (
+        CoreHolder(containers[names[0]].title, Cpus.parse("1-2"), stated_slowdown(STANDARD)),
+    )
+    left_over = core_holders(containers, placements, Cpus.parse("2-3"))
+    assert [str(each.cpus) for each in left_over] == ["1"]
+    assert core_holders(containers, placements, Cpus.parse("1-2")) == ()
     # It may run on CPUs 1-2, too.
     placements[names[1]] = Placement(zone="z")
     assert core_holders(containers, placements) == ()

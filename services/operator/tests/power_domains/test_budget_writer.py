@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -98,8 +99,8 @@ async def test_a_patch_states_the_limits_of_the_spec(writing):
 
 async def test_an_object_that_was_not_there_is_created_without_a_version(writing):
     await writing.write(change(version=None))
-    ((verb, _, body),) = writing.api.requests
-    assert verb == "create"
+    ((verb, name, body),) = writing.api.requests
+    assert (verb, name) == ("create", "n1")
     assert "resourceVersion" not in body["metadata"]
     assert "limitWatts" not in body["spec"]
 
@@ -130,6 +131,54 @@ async def test_what_may_be_stored_after_an_answer_counts(writing, answer, may_be
     assert seen.in_flight is (answer is None)
     assert seen.unanswered is (may_be_stored and answer is not None)
     assert writing.sent.last_s("n1") == (DECIDED_S if may_be_stored else None)
+
+
+OVERSUBSCRIBED = {"fallbackWatts": 200, "sampleSeconds": 4, "holdSeconds": 8}
+
+
+@pytest.mark.parametrize(
+    ("spec", "patched"),
+    [
+        ({}, None),
+        # A sample that is not named any more must not stay: the agent would hold the limit by it.
+        ({"oversubscription": OVERSUBSCRIBED}, {**OVERSUBSCRIBED, "sample": None}),
+        ({"oversubscription": {**OVERSUBSCRIBED, "sample": 7}}, {**OVERSUBSCRIBED, "sample": 7}),
+    ],
+    ids=["none", "no sample", "a sample"],
+)
+async def test_a_patch_withdraws_the_sample_that_the_spec_does_not_name(writing, spec, patched):
+    await writing.write(change(**spec))
+    ((_, _, body),) = writing.api.requests
+    assert "oversubscription" in body["spec"]
+    assert body["spec"]["oversubscription"] == patched
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"raises": True}, 0),
+        ({"renews": True}, 0),
+        ({"renews": True, "lowers": True}, 1),
+        ({"raises": True, "lowers": True}, 1),
+        ({"lowers": True}, 1),
+        ({}, 1),
+    ],
+    ids=str,
+)
+async def test_a_decision_that_is_superseded_raises_and_renews_nothing_and_lowers_all_the_same(writing, fields, count):
+    await writing.writer.write([replace(change(), **{"lowers": False} | fields)], NODES, DECIDED_S, lambda: True)
+    assert len(writing.api.requests) == count
+    assert (writing.sent.last_s("n1") is not None) is bool(count)
+
+
+async def test_a_renewal_counts_from_before_its_request_where_it_is_stored(writing):
+    await writing.write(change(renewal=7))
+    answered = stored(version="2", sequence=2, renewal=7, status={"renewal": 7})
+    assert writing.sent.seen("n1", answered, DECIDED_S + 50).renewed_s == DECIDED_S
+
+
+def test_raises_are_sent_for_as_long_as_the_documents_say():
+    assert RAISE_S == 5.0
 
 
 @pytest.mark.parametrize(("late_s", "count"), [(0.0, 1), (RAISE_S, 1), (RAISE_S + 0.001, 0)])
@@ -180,9 +229,9 @@ async def test_one_failure_holds_up_no_other(writing):
         del writing.api.answers["n1"]
         await writing.write(change("n1"))
     assert [name for _, name, _ in writing.api.requests] == ["n1", "n2", "n1"]
-    assert [(each["event"], each["node"]) for each in logs] == [
-        ("power budget not written, will be decided again", "n1"),
-        ("power budget written", "n1"),
+    assert [(each["event"], each["node"], each.get("problem")) for each in logs] == [
+        ("power budget not written, will be decided again", "n1", "cut"),
+        ("power budget written", "n1", None),
     ]
 
 
@@ -195,19 +244,31 @@ async def test_a_deletion_names_the_version_that_was_seen(writing):
     ("answer", "events"),
     [
         (Conflict(409, "Conflict", "changed"), []),
+        (NotFound(404, "NotFound", "gone"), []),
         (ApiError(500, "InternalError", "broken"), ["power budget not written, will be decided again"]),
         (TransportError("cut"), ["power budget not written, will be decided again"]),
     ],
-    ids=["changed", "broken", "cut"],
+    ids=["changed", "gone", "broken", "cut"],
 )
-async def test_a_deletion_that_fails_is_reported_unless_the_object_has_changed(writing, answer, events):
+async def test_a_deletion_that_fails_is_reported_unless_the_object_has_changed_or_is_gone(writing, answer, events):
     writing.api.answers["n1"] = answer
     with capture_logs() as logs:
         await writing.writer.delete([stored("n1"), stored("n2")])
-        assert [(each["event"], each["node"]) for each in logs] == [(event, "n1") for event in events]
+        assert [(each["event"], each["node"], each["problem"]) for each in logs] == [
+            (event, "n1", str(answer)) for event in events
+        ]
         del writing.api.answers["n1"]
         await writing.writer.delete([stored("n1")])
     assert [each["event"] for each in logs[len(events) :]] == ["power budget written"] * len(events)
+
+
+async def test_an_object_that_is_gone_after_a_failed_deletion_is_deleted(writing):
+    writing.api.answers["n1"] = TransportError("cut")
+    await writing.writer.delete([stored("n1")])
+    writing.api.answers["n1"] = NotFound(404, "NotFound", "gone")
+    with capture_logs() as logs:
+        await writing.writer.delete([stored("n1")])
+    assert [each["event"] for each in logs] == ["power budget written"]
 
 
 async def test_a_deletion_without_the_lease_is_an_error(writing):

@@ -135,6 +135,25 @@ def test_what_is_known_of_all_nodes_and_objects_is_given_to_a_decision():
     assert (found.seen["n1"].spec.sequence, found.seen["n1"].unanswered, found.seen["n3"].version) == (9, True, None)
 
 
+def test_a_renewal_that_is_seen_to_be_stored_counts_and_is_none_of_another_object_of_the_name():
+    world = World()
+    asked, answered = of("n1", "2", renewal=2), of("n1", "3", renewal=2, status={"renewal": 2})
+    world.sent.sending("n1", "1", asked.model.spec, 40.0)
+    world.watched.change("n1", world.watched.store["n1"], asked)
+    world.watched.store["n1"] = answered
+    assert world.seen().seen["n1"].renewed_s == 40.0
+    world.watched.change("n1", answered, None)
+    assert world.seen().seen["n1"].renewed_s is None
+
+
+def test_what_is_stored_is_on_its_way_until_the_watch_shows_it():
+    world = World()
+    world.sent.stored("n1", world.sent.sending("n1", "1", of("n1", sequence=9).model.spec, 40.1))
+    world.sent.stored("n2", world.sent.sending("n2", "1", of("n2", sequence=9).model.spec, 40.0))
+    seen = world.seen().seen
+    assert (seen["n1"].in_flight, seen["n2"].in_flight) == (True, False)
+
+
 def test_what_was_sent_to_nodes_that_are_gone_is_forgotten():
     world = World()
     for name in ("n1", "n3", "gone"):

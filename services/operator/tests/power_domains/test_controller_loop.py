@@ -147,10 +147,31 @@ async def test_reports_are_collected_for_as_long_as_a_decision_takes(world, monk
     assert await loop.run() == [(1, 8.0), (1, 2.0), (2, 4.0)]
 
 
-async def test_a_pass_is_made_when_the_limit_of_an_event_changes(world, monkeypatch):
-    world.events.changes_s = NOW_S + 4
+@pytest.mark.parametrize(("after_s", "wait_s"), [(4.0, 4.0), (0.25, 0.25), (-1.0, 0.0)])
+async def test_a_pass_is_made_when_the_limit_of_an_event_changes(world, monkeypatch, after_s, wait_s):
+    world.events.changes_s = NOW_S + after_s
     loop = Loop(world, monkeypatch, 1)
-    assert await loop.run() == [(1, 4.0)]
+    assert await loop.run() == [(1, wait_s)]
+
+
+@pytest.mark.parametrize(("superseded", "until_s"), [(False, 90.0), (True, 80.0)])
+async def test_the_half_minute_counts_from_the_last_pass_that_was_not_superseded(
+    world, monkeypatch, superseded, until_s
+):
+    def supersede():
+        if superseded and world.clock_s == 60.0:
+            world.change(domain(), domain(version="2", limit_watts=900))
+
+    world.budgets.on_carry = supersede
+    loop = Loop(world, monkeypatch, 2)
+    # The loop itself is not kept from waiting.
+    loop.between = {} if not superseded else {3: lambda: None}
+    await loop.run()
+    world.change(domain(), domain(version="2", limit_watts=900))
+    world.clock_s = until_s - 0.1
+    assert world.superseded
+    world.clock_s = until_s
+    assert not world.superseded
 
 
 async def test_watches_that_cannot_be_believed_are_looked_at_again_after_a_second(world, monkeypatch):

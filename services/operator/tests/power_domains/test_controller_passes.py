@@ -124,6 +124,12 @@ async def test_a_domain_whose_status_fails_hides_no_other(world, monkeypatch):
     assert world.metrics.get_sample_value("joulie_internal_errors_total", {"work": "status of power domain"}) == 1.0
 
 
+async def test_before_the_first_pass_nothing_is_shown_and_a_first_one_may_be_by_reports(world):
+    assert world.controller.states == {}
+    assert await world.look(afresh=False) == ["rack"]
+    assert world.sight.asked == ["n1", "n2"]
+
+
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,7 @@ from joulie_ven.wire import (
 PAGE: Final = 50
 #: Events or programs of one list.
 MOST_ITEMS: Final = 2000
+_MOST_SHOWN: Final = 64
 _Query = tuple[tuple[str, str], ...]
 
 
@@ -66,7 +67,7 @@ class Vtn:
         by_id = [each for each in known if each.id == name]
         matching = by_id or [each for each in known if each.program_name == name]
         if len(matching) != 1:
-            shown = printable(name, 64)
+            shown = printable(name, _MOST_SHOWN)
             raise VtnError(VtnReason.PROGRAM_NOT_FOUND, f"{len(matching)} programs are named {shown}, must be one")
         return matching[0]
 
@@ -93,7 +94,11 @@ class Vtn:
             if error.status == HTTPStatus.NOT_FOUND:
                 return False
             raise
-        _add(into, decode_event(answer), event_id, program_id)
+        found = decode_event(answer)
+        if found.id is not None and found.id != event_id:
+            # It says nothing of the event that was asked for.
+            found = UnreadableEvent(event_id, f"the VTN answers with the event {printable(found.id, _MOST_SHOWN)}")
+        _add(into, found, event_id, program_id)
         return True
 
     async def report_names(self, event_id: str, client_name: str) -> frozenset[str]:

@@ -121,7 +121,11 @@ class BudgetWriter:
         except NotLeader:
             raise
         except Conflict:
+            # It has changed since it was seen.
             return
+        except NotFound:
+            # It is gone, as it shall be.
+            self._log.recovered(node=budget.name)
         except KubeError as error:
             self._log.failed(error, node=budget.name)
         else:
