@@ -18,7 +18,7 @@ from joulie_api.wire import decode_kind
 from joulie_core import kinds as models
 from joulie_testing.api.devices import dra_definitions
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(540)
 
 _SEED = 1
 _DOCUMENT = {"metadata": {"name": "a", "labels": {"b": "c"}}, "spec": {"watts": 3.5, "names": ["d", "e"]}}

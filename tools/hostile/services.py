@@ -79,8 +79,8 @@ def settings(backends: str, extender_port: int) -> dict[Service, dict[str, str]]
         Service.OUTOFBAND: {
             "BMC_POLL_INTERVAL": "20s",
             "BMC_TRANSITION_INTERVAL": "1s",
-            "BMC_REQUEST_TIMEOUT": "2s",
-            "BMC_PASS_TIMEOUT": "8s",
+            "BMC_REQUEST_TIMEOUT": "5s",
+            "BMC_PASS_TIMEOUT": "20s",
             "BMC_CREDENTIALS_RETRY": "1s",
             **_LEASE,
         },

@@ -10,6 +10,8 @@ import pytest
 from joulie_api.errors import IdleTimeoutError, StreamBrokenError
 from joulie_api.watch_stream import read_lines
 
+pytestmark = pytest.mark.looptime
+
 LINE = b'{"type":"BOOKMARK"}\n'
 
 

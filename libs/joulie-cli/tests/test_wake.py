@@ -204,6 +204,15 @@ async def test_an_interrupted_wait_is_no_success(fake_api, tmp_path, capsys):
     assert "interrupted before all nodes were awake: n1" in capsys.readouterr().err
 
 
+@pytest.fixture
+def interruptible():
+    """Have started processes take SIGINT: a shell that runs the tests in its background lets all of them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 async def test_ctrl_c_ends_the_program_with_an_error(fake_api, tmp_path):
     """A shell goes on after `&&` where a program ends with 0."""
     put(fake_api, "n1", "asleep")

@@ -4,6 +4,7 @@ One property covers both halves of the guarantee: after a restore every knob hol
 write. That is the original where nothing interfered, and otherwise the external value. The model has nothing else.
 """
 
+import copy
 import itertools
 import os
 import shutil
@@ -401,18 +402,33 @@ class KillPoints:
                 return False
             return True
 
-    def every_pair(self, run):
-        """Run `run(first, second)`, which returns whether both survived; returns for how many pairs neither did."""
+    def every_pair(self, write, restore):
+        """Return the number of pairs of points at which a process was killed twice.
+
+        `write(first)` returns a machine and whether the process that wrote survived. `restore(machine, first, second)`
+        returns whether the process that restored did. It is called once for each second point, each time with the
+        machine and the state directory as the write left them.
+        """
         pairs, wrote = 0, False
         for first in itertools.count(1):
             if wrote:
                 break
+            machine, wrote = write(first)
+            left = {path: path.read_bytes() for path in self._directory.iterdir()}
             for second in itertools.count(1):
-                wrote, restored = run(first, second)
+                self._put(left)
+                restored = restore(copy.deepcopy(machine), first, second)
                 pairs += not wrote and not restored
                 if restored:
                     break
         return pairs
+
+    def _put(self, files):
+        for path in self._directory.iterdir():
+            if path not in files:
+                path.unlink()
+        for path, content in files.items():
+            path.write_bytes(content)
 
 
 @pytest.fixture
@@ -425,19 +441,23 @@ def kills(in_memory, monkeypatch):
 def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(written, external, kills):
     """Exhaustive where the machine below samples: killed in a write, then in the attempt to restore."""
 
-    def run(first, second):
+    def write(first):
         machine = Machine({"a": 41})
         knob = kills.knob(MortalKnob, machine)
         kills.survives(None, lambda writer: writer.set(knob, 12))
         wrote = kills.survives(first, lambda writer: writer.set(knob, written))
         if external is not None:
             machine.values["a"] = external
+        return machine, wrote
+
+    def restore(machine, first, second):
+        knob = kills.knob(MortalKnob, machine)
         restored = kills.survives(second, lambda writer: writer.restore([knob]))
         kills.survives(None, lambda writer: writer.restore([knob]))
         assert machine.values["a"] == (external or 41), f"killed at steps {first} and {second}"
-        return wrote, restored
+        return restored
 
-    assert kills.every_pair(run) > 300
+    assert kills.every_pair(write, restore) > 300
 
 
 #: What happens to the machine before a write that is killed, between it and a restore that is killed, and after that.
@@ -471,14 +491,19 @@ EVENTS = {
     ids=str,
 )
 def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(written, story, kills):
-    def run(first, second):
+    happened = [EVENTS[each] for each in story]
+
+    def write(first):
         machine = Policies({"a": 37})
         knob = kills.knob(MortalRequest, machine)
         kills.survives(None, lambda writer: writer.set(knob, 12))
-        happened = [EVENTS[each] for each in story]
         apply(machine, happened[0])
         wrote = kills.survives(first, lambda writer: writer.set(knob, written))
         apply(machine, happened[1])
+        return machine, wrote
+
+    def restore(machine, first, second):
+        knob = kills.knob(MortalRequest, machine)
         restored = kills.survives(second, lambda writer: writer.restore([knob]))
         apply(machine, happened[2])
         kills.survives(None, lambda writer: writer.restore([knob]))
@@ -486,14 +511,14 @@ def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(written, story
         assert machine.values["a"] == (requests or [37])[-1], f"killed at steps {first} and {second}"
         with kills.open() as journal:
             assert not journal.entries
-        return wrote, restored
+        return restored
 
-    assert kills.every_pair(run) > 100
+    assert kills.every_pair(write, restore) > 100
 
 
 @pytest.mark.parametrize("external", [None, 33])
 def test_two_kills_in_a_row_lose_no_floor_at_any_pair_of_points(external, kills):
-    def run(first, second):
+    def write(first):
         machine = Policies({"a": 5})
         knob = kills.knob(MortalFloor, machine)
         kills.survives(None, lambda writer: writer.set(knob, 12))
@@ -501,13 +526,17 @@ def test_two_kills_in_a_row_lose_no_floor_at_any_pair_of_points(external, kills)
         if external is not None:
             machine.values["a"] = external
         machine.platform = {"a": 35}
+        return machine, wrote
+
+    def restore(machine, first, second):
+        knob = kills.knob(MortalFloor, machine)
         restored = kills.survives(second, lambda writer: writer.restore([knob]))
         machine.platform = {}
         kills.survives(None, lambda writer: writer.restore([knob]))
         assert machine.values["a"] == (external or 5), f"killed at steps {first} and {second}"
-        return wrote, restored
+        return restored
 
-    assert kills.every_pair(run) > 100
+    assert kills.every_pair(write, restore) > 100
 
 
 @pytest.mark.parametrize(
@@ -516,7 +545,7 @@ def test_two_kills_in_a_row_lose_no_floor_at_any_pair_of_points(external, kills)
     ids=["register, not seen", "register", "request"],
 )
 def test_two_kills_in_a_row_lose_nothing_where_a_tool_writes_joulies_value_back(seen, make, kills):
-    def run(first, second):
+    def write(first):
         machine = make[0]({"a": 37})
         knob = kills.knob(make[1], machine)
         kills.survives(None, lambda writer: writer.set(knob, 12))
@@ -525,30 +554,38 @@ def test_two_kills_in_a_row_lose_nothing_where_a_tool_writes_joulies_value_back(
             kills.survives(None, lambda writer: writer.set(knob, 12))
         wrote = kills.survives(first, lambda writer: writer.set(knob, 16))
         machine.values["a"] = saved
+        return machine, wrote
+
+    def restore(machine, first, second):
+        knob = kills.knob(make[1], machine)
         restored = kills.survives(second, lambda writer: writer.restore([knob]))
         kills.survives(None, lambda writer: writer.restore([knob]))
         assert machine.values["a"] == 37, f"killed at steps {first} and {second}"
         with kills.open() as journal:
             assert not journal.entries
-        return wrote, restored
+        return restored
 
-    assert kills.every_pair(run) > 10
+    assert kills.every_pair(write, restore) > 10
 
 
 @pytest.mark.parametrize(("user", "platform"), [(29, None), (41, 23), (41, 7)])
 def test_a_first_write_that_is_killed_loses_no_request_below_a_platform_limit_that_shows_nowhere(user, platform, kills):
-    def run(first, second):
+    def write(first):
         machine = Policies({"a": user})
         machine.hidden = {"a"}
         apply(machine, {"platform": platform})
         knob = kills.knob(MortalRequest, machine)
         wrote = kills.survives(first, lambda writer: writer.set(knob, 12))
+        return machine, wrote
+
+    def restore(machine, first, second):
+        knob = kills.knob(MortalRequest, machine)
         restored = kills.survives(second, lambda writer: writer.restore([knob]))
         kills.survives(None, lambda writer: writer.restore([knob]))
         assert machine.values["a"] == user, f"killed at steps {first} and {second}"
-        return wrote, restored
+        return restored
 
-    kills.every_pair(run)
+    kills.every_pair(write, restore)
 
 
 def apply(machine, event):

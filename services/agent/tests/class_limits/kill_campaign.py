@@ -164,7 +164,7 @@ class KillCampaign:
                     kill = Kill.rolled(self._dice, number, self._site.lease_s)
                     try:
                         await self._round(kill)
-                        assert self._watched.wrong == []
+                        assert self._watched.wrong == [], self._watched.wrong
                     except (AssertionError, TimeoutError) as error:
                         raise AssertionError(f"kill {number}, {kill}: {error}") from error
         finally:

@@ -321,6 +321,7 @@ def some(points):
     return [*calls[::2], *random.Random(9).sample(sorted(set(chosen) - set(calls)), 20)]
 
 
+@pytest.mark.timeout(400)  # dozens of trials, one after another, each with a process of its own
 def test_a_process_killed_at_some_points_keeps_valid_grants_and_no_cpu_is_exclusive_twice(tmp_path):
     campaign(tmp_path, some)
 
