@@ -80,8 +80,8 @@ class Events:
     def forget(self):
         self.log.append("forgotten")
 
-    def inputs(self, domains, facts, now_s):
-        self.given = (set(domains), set(facts), now_s)
+    def inputs(self, domains, facts, now_s, clock_s):
+        self.given = (set(domains), set(facts), now_s, clock_s)
         return EventInputs(now_s=now_s)
 
     def pause_s(self, now_s):

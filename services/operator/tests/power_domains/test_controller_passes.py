@@ -44,7 +44,7 @@ async def test_a_decision_is_handed_to_all_who_need_it(world):
     assert (nodes, unread, decided_s, superseded) == ({"n1", "n2"}, {"n2", "gone"}, 50.0, False)
     assert world.available.updates == [(decision.available, {"n1": 500_000, "n2": 500_000}, decision.kept)]
     assert world.budgets.nodes == {"n1", "n2"}
-    assert world.events.given == ({"rack"}, {"n1", "n2"}, NOW_S)
+    assert world.events.given == ({"rack"}, {"n1", "n2"}, NOW_S, 50.0)
     assert (world.events.log, world.events.published) == ([True], [NOW_S])
     assert world.controller.states["rack"].status.nodes == 2
     assert world.controller.states["rack"].spec.limit_watts == 1_000

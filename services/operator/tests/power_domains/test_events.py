@@ -81,7 +81,7 @@ class World:
             )
 
     def inputs(self, after_s=0.0):
-        return self.events.inputs(self.domains, self.nodes, NOW_S + after_s)
+        return self.events.inputs(self.domains, self.nodes, NOW_S + after_s, after_s)
 
     def look(self, after_s=0.0, *, is_sample=True, reach_mw=None):
         """Take one decision; return the figures of the events."""
@@ -339,7 +339,7 @@ async def test_statuses_are_published_but_of_objects_that_cannot_be_read_any_mor
     world.look()
     world.watched.invalid = {"a": "limitWatts"}
     del world.events.figures["b"]
-    await world.events.publish(NOW_S)
+    await world.events.publish(NOW_S, lambda: False)
     ((resource, name, body, status),) = world.writer.applied
     assert (resource, name, status, body["metadata"]) == (POWER_EVENTS, "c", True, {"resourceVersion": "1"})
     assert body["status"]["lastUpdated"] == rfc3339(NOW_S, "seconds")
@@ -350,5 +350,5 @@ async def test_nothing_is_shown_or_published_of_what_may_be_out_of_date(world):
     world.look()
     world.events.forget()
     assert world.events.figures == {}
-    await world.events.publish(NOW_S)
+    await world.events.publish(NOW_S, lambda: False)
     assert world.writer.applied == []
