@@ -82,7 +82,7 @@ def test_a_limit_that_was_applied_after_the_stored_ask_counts_and_the_node_is_as
     restored = replace(node("a", 300, demand_mw=100), ask=stored, report=LimitReport("a-1", 9, in_force_mw))
     decision = decide(1000, restored, node("b", 100, demand_mw=900))
     assert decision.domains["d"].in_force_mw == mw + 100
-    # Before the object bears it, nobody else is raised.
+    # Before the object bears it, no other node is raised.
     assert decision.asks == {"a": LimitAsk("a-1", TERM, 10, 100, mw)}
 
 

@@ -565,7 +565,9 @@ async def test_the_node_of_an_object_that_cannot_be_read_keeps_its_limit(enforce
 
 
 @pytest.mark.parametrize(("saved_watts", "watts"), [(100.0, 500.0), (500.0, 100.0)])
-async def test_a_limit_that_comes_back_with_a_backup_gives_nobody_what_a_node_still_holds(enforced, saved_watts, watts):
+async def test_a_limit_that_comes_back_with_a_backup_gives_no_other_node_what_its_own_still_holds(
+    enforced, saved_watts, watts
+):
     enforced.put("rack", 600, nodeSelector={"rack": "a"})
     for name in ("n1", "n2"):
         enforced.add(name)

@@ -80,7 +80,7 @@ class EventTracker:
             specs: of the domains.
             histories: of the domains.
             now_s: seconds since the epoch.
-            clock_s: the same moment by a clock that nobody sets.
+            clock_s: the same moment by a monotonic clock.
         """
         self.known = {name: each for name, each in self.known.items() if name in objects}
         self._set_back(self.looked_s - now_s)
