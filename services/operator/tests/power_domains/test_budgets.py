@@ -169,7 +169,7 @@ def test_the_term_of_this_leader_is_known_where_it_is_above_all_that_others_have
     world.term = term
     world.watched.store["n2"] = of("n2", term=stored_term)
     assert world.seen().term == own
-    # Whoever knows the term is asked for one above the highest that others have written.
+    # The Lease is asked for a term above the highest that others have written.
     assert world.above == ([-1, stored_term] if term is not None and stored_term >= term else [-1])
 
 

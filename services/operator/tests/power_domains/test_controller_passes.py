@@ -1,4 +1,4 @@
-"""One pass of the controller: what it hands on, and which statuses it writes."""
+"""One pass of the controller: what it passes on, and which statuses it writes."""
 
 import asyncio
 import logging

@@ -34,7 +34,7 @@ class OwnEvent:
     found: Versioned[PowerEvent]
     event_id: str
     interval_id: int | None
-    """None where the annotation is no number, since somebody has changed it."""
+    """None where the annotation is no number, since it was changed by others."""
     kind: LimitKind
     seen_s: float
     start_s: float
