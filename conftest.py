@@ -18,34 +18,20 @@ pytest_plugins = ["joulie_testing.api.fixtures", "joulie_devcluster.fixtures", "
 asyncio.set_event_loop(None)
 
 #: The end-to-end files that take longest, by their length: begun last, one of them would keep one process busy for
-#: minutes while the others have ended. By `just e2e --durations 0`. pytest-xdist gives each process the next file
-#: while its last two tests run, so that a long file would also wait behind another while a process has nothing to do.
+#: minutes while the others have ended. By `just e2e --durations 0`.
 _LONGEST: Final = (
-    "test_agent_pod.py",
-    "test_hand_overs.py",
     "test_scheduling.py",
-    "test_demo_process.py",
-    "test_planning.py",
+    "test_hand_overs.py",
+    "test_agent_pod.py",
     "test_sleep.py",
-    "test_oversubscription.py",
-    "test_power_domains.py",
+    "test_demo_process.py",
     "test_container_resources.py",
     "test_container_pod.py",
-    "test_documentation.py",
-    "test_power_budgets.py",
-    "test_chart.py",
-    "test_sleep_commands.py",
-    "test_presets.py",
     "test_hostile.py",
-    "test_e2e_stack.py",
-    "test_power_events.py",
-    "test_api_outages.py",
-    "test_sleep_rules.py",
-    "test_machine_power.py",
-    "test_takeover.py",
-    "test_class_limits.py",
-    "test_restarts.py",
-    "test_power_placement.py",
+    "test_oversubscription.py",
+    "test_chart.py",
+    "test_planning.py",
+    "test_documentation.py",
 )
 
 # How long one example takes says nothing on a busy machine; pytest-timeout bounds the whole test. The checks run the
