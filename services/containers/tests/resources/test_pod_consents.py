@@ -81,7 +81,7 @@ def test_what_a_pod_says_itself_counts_without_being_told(consents):
     [
         entry(allowed="30%"),
         entry(allowed="9" * 100_000),
-        entry(source="nobody"),
+        entry(source="user"),
         entry(source=""),
         entry(name="x" * 254),
         entry(namespace=""),

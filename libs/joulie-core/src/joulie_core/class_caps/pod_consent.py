@@ -23,7 +23,7 @@ TOLD_EVERY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PodConsent:
-    """What a pod allows, and whether that is the word of its owner."""
+    """The slowdown that a pod allows, and whether that is the word of its owner."""
 
     #: None where the class of the pod is not known.
     slowdown: PodSlowdown | None = None

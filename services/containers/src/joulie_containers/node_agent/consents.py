@@ -25,7 +25,7 @@ from joulie_core.holders.records import PODS_TOLERANCE_S, NodePod, node_pod
 
 @dataclass(frozen=True, slots=True)
 class ToldConsent:
-    """What one pod allows, as it is told."""
+    """The consent of one pod, as it is told."""
 
     namespace: str
     pod: str

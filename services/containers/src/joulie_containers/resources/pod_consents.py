@@ -32,7 +32,7 @@ _PodKey: TypeAlias = tuple[str, str, str]
 
 
 class PodConsents:
-    """What the pods of this node allow.
+    """The consents of the pods of this node.
 
     Args:
         clock: seconds of a clock that does not go back.
