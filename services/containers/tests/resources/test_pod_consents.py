@@ -109,6 +109,11 @@ def test_a_bounded_number_of_pods_is_kept(consents):
     assert consents.of(pod(f"p{MOST_PODS}")) == UNKNOWN_CONSENT
 
 
+def test_the_longest_name_of_kubernetes_is_taken(consents):
+    consents.tell([entry("x" * 253)])
+    assert consents.of(pod("x" * 253)) == BY_NAMESPACE
+
+
 def test_an_empty_allowed_slowdown_never_consents(consents):
     consents.tell([entry(allowed="")])
     assert consents.of(pod()) == UNKNOWN_CONSENT
