@@ -62,20 +62,25 @@ def test_a_pod_states_what_it_allows_beside_its_class(annotations, found):
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("annotations", "namespace", "more", "expected"),
     [
-        (told({MAX_SLOWDOWN: "10%"}, {MAX_SLOWDOWN: "50%"}), (TENTH, POD, True)),
-        (told({}, {MAX_SLOWDOWN: "50%"}), (HALF, NAMESPACE, True)),
-        (told({}, {MAX_SLOWDOWN: "0%"}, HALF, default_is_consent=True), (NONE, NAMESPACE, True)),
-        (told({}, {MAX_SLOWDOWN: "x" * 70_000}), (NONE, NAMESPACE, True)),
-        (told({}, {}, HALF), (HALF, CLUSTER, False)),
-        (told({}, {}, HALF, default_is_consent=True), (HALF, CLUSTER, True)),
-        (told({MAX_SLOWDOWN: "50%"}, {}, node_selector=ON_PERFORMANCE_NODES), (NONE, CLASS, False)),
-        (told({**STANDARD, MAX_SLOWDOWN: "50%"}, {}, node_selector=ON_PERFORMANCE_NODES), (NONE, CLASS, False)),
+        ({MAX_SLOWDOWN: "10%"}, {MAX_SLOWDOWN: "50%"}, {}, (TENTH, POD, True)),
+        ({}, {MAX_SLOWDOWN: "50%"}, {}, (HALF, NAMESPACE, True)),
+        ({}, {MAX_SLOWDOWN: "0%"}, {"default": HALF, "default_is_consent": True}, (NONE, NAMESPACE, True)),
+        ({}, {MAX_SLOWDOWN: "x" * 70_000}, {}, (NONE, NAMESPACE, True)),
+        ({}, {}, {"default": HALF}, (HALF, CLUSTER, False)),
+        ({}, {}, {"default": HALF, "default_is_consent": True}, (HALF, CLUSTER, True)),
+        ({MAX_SLOWDOWN: "50%"}, {}, {"node_selector": ON_PERFORMANCE_NODES}, (NONE, CLASS, False)),
+        ({**STANDARD, MAX_SLOWDOWN: "50%"}, {}, {"node_selector": ON_PERFORMANCE_NODES}, (NONE, CLASS, False)),
     ],
 )
-def test_the_api_servers_objects_say_what_a_pod_allows_by_the_rule_of_gpus(found, expected):
+def test_the_api_servers_objects_say_what_a_pod_allows_by_the_rule_of_gpus(annotations, namespace, more, expected):
+    found = told(annotations, namespace, **more)
     assert (found.slowdown.allowed, found.slowdown.source, found.consents) == expected
+
+
+def test_what_is_not_known_is_no_consent():
+    assert (UNKNOWN_CONSENT.slowdown, UNKNOWN_CONSENT.consents) == (None, False)
 
 
 def test_a_namespace_that_was_not_seen_allows_nothing_and_an_unknown_class_is_unknown():
