@@ -48,6 +48,7 @@ _DERIVED: Final = frozenset(
         "AGENT_MODE",
         "CLASS_LIMITS",
         "DEFAULT_MAX_SLOWDOWN",
+        "DEFAULT_SLOWDOWN_IS_CONSENT",
         "ENERGY_RECEIPTS",
         "DEVICE_PROCESSES",
         "EXTENDER_ADDR",
@@ -55,6 +56,7 @@ _DERIVED: Final = frozenset(
         "LIFT_CLASS_LIMITS",
         "NODE_AGENT_SOCKET",
         "NRI_SOCKET",
+        "POD_CONSENTS",
         "POLICY",
         "RESOURCE_MANAGER_SOCKET",
     }

@@ -422,6 +422,20 @@ def test_the_resource_manager_limits_cores_by_class_only_where_limits_are_set(he
     assert env_of(manager).get("CLASS_LIMITS") == expected
 
 
+@pytest.mark.parametrize(("mode", "told"), [("Shadow", "true"), ("Enforce", "true"), ("Off", None)])
+def test_the_node_agent_tells_what_pods_allow_by_the_same_defaults_only_where_there_are_limits(helm: Helm, mode, told):
+    limits = {"mode": mode, "defaultMaxSlowdown": "10%", "defaultIsConsent": True}
+    agent = {**RESOURCE_MANAGER["agent"], "holders": {"enabled": True}, "classLimits": limits}
+    manifests = helm.render({"agent": agent})
+    found = env_of(containers(find(manifests, "DaemonSet", "joulie-agent"))["node-agent"])
+    defaults = ("10%", "true") if told else (None, None)
+    assert found.get("POD_CONSENTS") == told
+    assert (found.get("DEFAULT_MAX_SLOWDOWN"), found.get("DEFAULT_SLOWDOWN_IS_CONSENT")) == defaults
+    role = find(manifests, "ClusterRole", "joulie-agent")
+    granted = {name for rule in role["rules"] if "watch" in rule["verbs"] for name in rule["resources"]}
+    assert not told or {"pods", "namespaces"} <= granted
+
+
 def test_the_default_slowdown_is_consent_only_if_that_is_set(helm: Helm):
     def consent(**limits):
         agent = {"holders": {"enabled": True}, "classLimits": {"mode": "Enforce", **limits}}

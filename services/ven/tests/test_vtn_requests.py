@@ -152,7 +152,10 @@ async def test_a_list_is_bounded(world):
     world.http.answer(items[:-1])
     assert len((await world.vtn.events("p1")).events) == MOST_ITEMS
     world.http.answer(items)
-    assert await failure(world.vtn.events("p1")) == (VtnReason.INVALID_ANSWER, "/events: more than 2000 objects, or 4194304 bytes")
+    assert await failure(world.vtn.events("p1")) == (
+        VtnReason.INVALID_ANSWER,
+        "/events: more than 2000 objects, or 4194304 bytes",
+    )
 
 
 async def test_an_answer_that_is_no_list_is_refused(world):

@@ -21,6 +21,14 @@
       value: /run/joulie/resources.sock
     - name: METRICS_ADDR
       value: {{ printf "%s:%d" .Values.agent.metricsHost (int $agent.metricsPort) | quote }}
+    {{- if include "joulie.classLimits.shown" . }}
+    - name: POD_CONSENTS
+      value: "true"
+    - name: DEFAULT_MAX_SLOWDOWN
+      value: {{ .Values.agent.classLimits.defaultMaxSlowdown | quote }}
+    - name: DEFAULT_SLOWDOWN_IS_CONSENT
+      value: {{ .Values.agent.classLimits.defaultIsConsent | quote }}
+    {{- end }}
     {{- if .Values.agent.actuator.nvidia.enabled }}
     # Where the NVIDIA runtime is the default one, it must not mount anything here.
     - name: NVIDIA_VISIBLE_DEVICES

@@ -11,12 +11,13 @@ from joulie_core.class_caps.core_limits import (
     CoreFrequencies,
     CoreHolder,
     CoreLimitReason,
+    all_consent,
     core_groups,
     frequency_limit,
     held_slowdown,
     holders_of,
-    stated_slowdown,
 )
+from joulie_core.class_caps.pod_consent import PodConsent, stated_consent
 from joulie_core.containers.idset import Cpus
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 
@@ -30,26 +31,16 @@ def cpus(text):
 
 def holder(text, allowed="25%", workload_class="standard"):
     annotations = {WORKLOAD_CLASS: workload_class, MAX_SLOWDOWN: allowed}
-    return CoreHolder("ns/pod/main", cpus(text), stated_slowdown(annotations))
+    return CoreHolder("ns/pod/main", cpus(text), stated_consent(annotations))
 
 
-@pytest.mark.parametrize(
-    ("annotations", "allowed"),
-    [
-        ({WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "25%"}, QUARTER),
-        ({WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "25"}, NONE),
-        # The Namespace was not seen, and may say something.
-        ({WORKLOAD_CLASS: "standard"}, NONE),
-        ({WORKLOAD_CLASS: "performance", MAX_SLOWDOWN: "25%"}, NONE),
-        # By its constraints it may be a performance pod.
-        ({MAX_SLOWDOWN: "25%"}, None),
-        ({WORKLOAD_CLASS: "fast", MAX_SLOWDOWN: "25%"}, None),
-        ({}, None),
-    ],
-)
-def test_a_pod_allows_what_it_says_itself_beside_its_class(annotations, allowed):
-    found = stated_slowdown(annotations)
-    assert (None if found is None else found.allowed) == allowed
+def test_all_owners_of_a_group_have_to_consent():
+    agreed = holder("2")
+    assert all_consent([agreed, holder("3", "50%")])
+    assert not all_consent([agreed, holder("3", workload_class="")])
+    assert not all_consent([agreed, replace(agreed, consent=replace(agreed.consent, consents=False))])
+    assert not all_consent([CoreHolder("ns/pod/main", cpus("2"), PodConsent())])
+    assert not all_consent([])
 
 
 def test_threads_of_a_core_and_cores_of_a_policy_are_one_group():

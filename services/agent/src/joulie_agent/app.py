@@ -17,7 +17,6 @@ from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.budgets.watch import BudgetsWatch
 from joulie_agent.class_limits.enforcement import ClassLimitEnforcement, EnforcementSources
 from joulie_agent.class_limits.metrics import enforcement_families, start_families
-from joulie_agent.class_limits.namespaces import NamespacesWatch
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
 from joulie_agent.class_limits.starts import ContainerStarts, StartSources
 from joulie_agent.discovery.discoverer import Discoverer
@@ -39,6 +38,7 @@ from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
+from joulie_api.namespaces import NamespacesWatch
 from joulie_api.pod_events import PodEvents
 from joulie_core.class_caps.held_limit import HolderPods
 from joulie_core.hardware.inventory import Inventory

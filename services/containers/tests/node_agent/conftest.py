@@ -16,6 +16,7 @@ from joulie_api.client import KubeClient
 from joulie_api.failures import Failures
 from joulie_api.wire import decode_node
 from joulie_containers.node_agent.agent import NodeAgent
+from joulie_containers.node_agent.consents import PodConsentsWatch
 from joulie_containers.node_agent.pusher import Pace
 from joulie_containers.resource_api.cluster import ClusterClient
 from joulie_core.kinds.base import Profile
@@ -44,6 +45,7 @@ class Stage:
     profile: Profile | None = None
     pace: Pace = PACE
     report_success: bool = True
+    consents: PodConsentsWatch | None = None
     agents: list[NodeAgent] = field(default_factory=list)
     failures: Failures = field(default_factory=lambda: Failures(CollectorRegistry()))
 
@@ -60,9 +62,11 @@ class Stage:
             wall_time=lambda: WALL_TIME_S,
             failures=self.failures,
             report_success=self.report_success,
+            consents=self.consents,
             pace=self.pace,
         )
-        tasks = [asyncio.create_task(each.run()) for each in agent.reflectors]
+        watches = (*agent.reflectors, *(self.consents.reflectors if self.consents else ()))
+        tasks = [asyncio.create_task(each.run()) for each in watches]
         tasks.append(asyncio.create_task(agent.run()))
         self.agents.append(agent)
         try:

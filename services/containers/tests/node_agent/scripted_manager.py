@@ -18,6 +18,8 @@ class ScriptedManager:
         self.configs: list[str] = []
         self.adjustments: list[dict[str, str]] = []
         self.profiles: list[str] = []
+        #: By `namespace/name` of the pod.
+        self.consents: list[dict[str, pb.PodConsent]] = []
         #: Refusals by a part of the manifest.
         self.refusals: dict[str, str] = {}
         #: Errors by adjustment and container.
@@ -66,6 +68,12 @@ class ScriptedManager:
 
     async def set_power_profile(self, request: pb.SetPowerProfileRequest) -> pb.Nothing:
         self.profiles.append(request.profile)
+        self._move()
+        return pb.Nothing()
+
+    async def set_pod_consents(self, request: pb.SetPodConsentsRequest) -> pb.Nothing:
+        assert request.node_name == "n1"
+        self.consents.append({f"{each.namespace}/{each.pod}": each for each in request.pods})
         self._move()
         return pb.Nothing()
 

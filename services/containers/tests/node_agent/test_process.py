@@ -12,7 +12,7 @@ from joulie_api.settings import SettingsError, read_settings
 from joulie_containers.node_agent import process
 from joulie_containers.node_agent.settings import NodeAgentSettings
 from joulie_sim.stack.permissions import denied
-from joulie_testing.api import make_node, make_node_power_profile
+from joulie_testing.api import make_node, make_node_power_profile, make_pod
 
 GROUP = "joulie.io/container-policy-group"
 
@@ -84,6 +84,24 @@ async def test_only_the_node_and_the_target_of_the_node_are_watched(fake_api, ma
     assert of_nodes
     assert all("metadata.name=n1" in str(each.query) for each in of_nodes)
     assert manager.profiles == []
+
+
+async def test_what_pods_allow_is_told_by_the_settings_and_only_where_they_say_so(fake_api, manager, running):
+    fake_api.put_all([make_node("n1"), make_policy("default"), make_pod("a", node="n1"), make_pod("b", node="n2")])
+    fake_api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    async with running():
+        await manager.until(lambda: manager.configs)
+    assert manager.consents == []
+    assert not [each for each in fake_api.requests if each.path.endswith(("/pods", "/namespaces"))]
+    settings = {"POD_CONSENTS": "true", "DEFAULT_MAX_SLOWDOWN": "25%", "DEFAULT_SLOWDOWN_IS_CONSENT": "true"}
+    async with running(**settings):
+        await manager.until(lambda: manager.consents)
+    (told,) = manager.consents[-1].values()
+    assert (told.pod, told.allowed, told.source, told.consents) == ("a", "25%", "cluster", True)
+    of_pods = [each for each in fake_api.requests if each.path.endswith("/pods")]
+    assert of_pods
+    assert all("spec.nodeName=n1" in str(each.query) for each in of_pods)
+    assert denied("joulie-agent", fake_api.requests) == []
 
 
 async def test_a_node_that_uses_its_configuration_is_left_out_where_only_failures_are_reported(

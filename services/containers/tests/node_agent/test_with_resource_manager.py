@@ -7,17 +7,25 @@ from services.containers.tests.node_agent.documents import make_adjustment, make
 from services.containers.tests.node_agent.test_reports import DEFINITION
 
 from joulie_api.settings import read_settings
+from joulie_containers.node_agent.consents import PodConsentsWatch
 from joulie_containers.nri.proto import nri_pb2 as nri
-from joulie_containers.resources import process
+from joulie_containers.resources import core_limits, process
 from joulie_containers.resources.settings import ResourcesSettings
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
+from joulie_core.labels import MAX_SLOWDOWN, POWER_PROFILE
 from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
 from joulie_testing.agent.host_files import put_host
+from joulie_testing.api import make_pod
 from joulie_testing.core.machines import MachineShape
 
 
 @asynccontextmanager
-async def resource_manager(stage, policy="template"):
-    """Run a resource manager of 8 CPUs in place of the scripted one, beside a runtime with one container."""
+async def resource_manager(stage, policy="template", on_start=lambda _app, _manager: None):
+    """Run a resource manager of 8 CPUs in place of the scripted one, beside a runtime with one container.
+
+    Args:
+        on_start: gets the manager once it listens.
+    """
     await stage.manager.stop()
     root = stage.directory / "host"
     put_host(root, MachineShape(packages=2, cores_per_node=4).topology())
@@ -37,7 +45,7 @@ async def resource_manager(stage, policy="template"):
         id="main", pod_sandbox_id="pod", name="main", state=nri.CONTAINER_RUNNING
     )
     async with runtime.listening(stage.directory / "nri.sock"):
-        task = asyncio.create_task(process.run(read_settings(ResourcesSettings, env)))
+        task = asyncio.create_task(process.run(read_settings(ResourcesSettings, env), on_start=on_start))
         registered = asyncio.create_task(runtime.registered())
         await asyncio.wait({task, registered}, return_when=asyncio.FIRST_COMPLETED)
         try:
@@ -140,3 +148,45 @@ async def test_containers_are_published_of_the_balloon_types_that_say_so(stage):
         types[0]["showContainersInNrt"] = True
         stage.api.patch("BalloonsPolicy", "default", {"spec": {"balloonTypes": types}})
         await stage.api.wait_for(lambda: parents().get("ns/pod/main") == "dark[0]")
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - conditions are on plain values
+            await asyncio.sleep(0.005)
+
+
+async def test_cores_follow_the_consent_of_the_namespace_of_a_pod_that_says_nothing_itself(stage, monkeypatch):
+    monkeypatch.setattr(core_limits, "INTERVAL_S", 0.01)
+    own = {"name": "own", "namespaces": ["ml"], "preferNewBalloons": True}
+    stage.api.put(make_policy("default", "BalloonsPolicy", reservedResources={"cpu": "1"}, balloonTypes=[own]))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    stage.api.put(namespace)
+    for name, selector in (("slow", None), ("placed", {POWER_PROFILE: "performance"})):
+        stage.api.put(make_pod(name, "ml", node="n1", node_selector=selector))
+    stage.consents = PodConsentsWatch(stage.client, "n1", default=AllowedSlowdown.NONE, default_is_consent=False)
+    managers = []
+
+    def reasons():
+        limits = managers[0].core_limits.state.limits
+        return {(each.reason, each.consents, each.limit_khz) for each in limits if each.holders == ("ml/slow/main",)}
+
+    async with (
+        resource_manager(stage, "balloons", on_start=lambda _app, manager: managers.append(manager)) as runtime,
+        stage.agent(),
+    ):
+        await stage.until_entry("BalloonsPolicy", "default", status="Success")
+        for name in ("slow", "placed"):
+            uid = stage.api.get("Pod", name, "ml")["metadata"]["uid"]
+            runtime.pods[name] = nri.PodSandbox(id=name, name=name, uid=uid, namespace="ml")
+            whole = nri.LinuxContainer(resources=nri.LinuxResources(cpu=nri.LinuxCPU(shares={"value": 2048})))
+            await runtime.create_container(
+                nri.Container(id=f"{name}-main", pod_sandbox_id=name, name="main", linux=whole)
+            )
+        await until(lambda: reasons() == {("NoSlowdownAllowed", False, None)})
+        stage.api.put({**namespace, "metadata": {"name": "ml", "annotations": {MAX_SLOWDOWN: "25%"}}})
+        await until(lambda: reasons() == {("FrequencyLimited", True, 2_800_000)})
+        limits = managers[0].core_limits.state.limits
+        assert {each.reason for each in limits if each.holders == ("ml/placed/main",)} == {"NoSlowdownAllowed"}
+        stage.api.put(namespace)
+        await until(lambda: reasons() == {("NoSlowdownAllowed", False, None)})

@@ -76,6 +76,14 @@ async def test_profile_and_status_are_exchanged(tmp_path):
     assert service.calls[0] == ("set_power_profile", pb.SetPowerProfileRequest(profile="eco"))
 
 
+async def test_what_pods_allow_reaches_the_resource_manager(tmp_path):
+    service = Service()
+    pods = [pb.PodConsent(namespace="ml", pod="a", pod_uid="u", allowed="25%", source="namespace", consents=True)]
+    async with config(tmp_path, service) as client:
+        await client.set_pod_consents("n1", pods)
+    assert service.calls == [("set_pod_consents", pb.SetPodConsentsRequest(node_name="n1", pods=pods))]
+
+
 async def test_every_server_is_another_instance(tmp_path):
     service, instances = Service(get_status=pb.ManagerStatus()), []
     for _ in range(2):

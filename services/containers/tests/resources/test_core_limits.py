@@ -8,7 +8,8 @@ import pytest
 from joulie_actuator.hardware.sysfs import SysfsTree
 from joulie_containers.resources.core_limits import MOST_COUNTED_S, CoreLimits, core_holders
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
-from joulie_core.class_caps.core_limits import CoreHolder, CoreLimitReason, stated_slowdown
+from joulie_core.class_caps.core_limits import CoreHolder, CoreLimitReason
+from joulie_core.class_caps.pod_consent import PodConsent, stated_consent
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.containers.policy import Placement
@@ -30,8 +31,8 @@ class Machine:
         self.limits = CoreLimits(SysfsTree(root / "sys"), shape.topology(), lambda: tuple(self.holders))
 
     def give(self, cpus, annotations=None):
-        slowdown = stated_slowdown(STANDARD if annotations is None else annotations)
-        self.holders.append(CoreHolder(f"ns/{cpus}/main", Cpus.parse(cpus), slowdown))
+        consent = stated_consent(STANDARD if annotations is None else annotations)
+        self.holders.append(CoreHolder(f"ns/{cpus}/main", Cpus.parse(cpus), consent))
 
     def write(self, cpu, file, khz):
         self._path(cpu, file).chmod(0o644)
@@ -209,7 +210,7 @@ async def test_hardware_that_has_changed_is_read_anew(machine):
 
 async def test_a_machine_without_frequency_policies_has_no_limit(tmp_path):
     (tmp_path / "sys").mkdir()
-    holder = CoreHolder("ns/pod/main", Cpus.parse("0,4"), stated_slowdown(STANDARD))
+    holder = CoreHolder("ns/pod/main", Cpus.parse("0,4"), stated_consent(STANDARD))
     limits = CoreLimits(SysfsTree(tmp_path / "sys"), SHAPE.topology(), lambda: (holder,))
     await limits.step(0.0)
     assert [each.reason for each in limits.state.limits] == ["FrequencyUnknown", "Shared", "Shared", "Shared"]
@@ -222,17 +223,21 @@ def test_holders_are_containers_with_cpus_alone():
         names[0]: Placement(zone="z", cpus=Cpus.parse("1-3"), exclusive=Cpus.parse("1-2")),
         names[1]: Placement(zone="z", cpus=Cpus.parse("3-4")),
     }
-    containers[names[0]] = replace(containers[names[0]], pod=replace(containers[names[0]].pod, annotations=STANDARD))
-    assert core_holders(containers, placements) == (
-        CoreHolder(containers[names[0]].title, Cpus.parse("1-2"), stated_slowdown(STANDARD)),
-    )
-    left_over = core_holders(containers, placements, Cpus.parse("2-3"))
+    consents = {containers[names[0]].pod.uid: PodConsent(consents=True)}
+
+    def consent_of(pod):
+        return consents[pod.uid]
+
+    assert [
+        (each.title, str(each.cpus), each.consent.consents) for each in core_holders(containers, placements, consent_of)
+    ] == [(containers[names[0]].title, "1-2", True)]
+    left_over = core_holders(containers, placements, consent_of, Cpus.parse("2-3"))
     assert [str(each.cpus) for each in left_over] == ["1"]
-    assert core_holders(containers, placements, Cpus.parse("1-2")) == ()
+    assert core_holders(containers, placements, consent_of, Cpus.parse("1-2")) == ()
     # It may run on CPUs 1-2, too.
     placements[names[1]] = Placement(zone="z")
-    assert core_holders(containers, placements) == ()
+    assert core_holders(containers, placements, consent_of) == ()
     del placements[names[1]]
-    assert core_holders(containers, placements) == ()
+    assert core_holders(containers, placements, consent_of) == ()
     placements[names[1]] = Placement(zone="z", cpus=EMPTY)
-    assert core_holders(containers, placements) == ()
+    assert core_holders(containers, placements, consent_of) == ()

@@ -494,7 +494,8 @@ async def test_cores_are_limited_by_class_and_free_before_another_container_has_
     spec = {"reservedResources": {"cpu": "cpuset:0"}, "balloonTypes": types}
     file.write_text(json.dumps({"apiVersion": "joulie.io/v1alpha1", "kind": "BalloonsPolicy", "spec": spec}))
     settings = {"POLICY": "balloons", "CONFIG_FILE": str(file), "ACTUATOR_SOCKET": socket, "CLASS_LIMITS": "Enforce"}
-    async with host.process(**settings) as running:
+    api_socket = host.root / "api.sock"
+    async with host.process(**settings, API_SOCKET=str(api_socket)) as running:
         for turn in range(3):
             slow, fast = f"slow-{turn}", f"fast-{turn}"
             cpus = await add(host, slow, {WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "50%"})
@@ -510,11 +511,33 @@ async def test_cores_are_limited_by_class_and_free_before_another_container_has_
             assert {ceiling_khz(host, cpu) for cpu in range(8)} == {3_500_000}
             await host.node.runtime.stop_container(fast)
         assert (await running.series())["joulie_class_limit_core_late_total",] == 0
+        cpus = await add(host, "by-namespace", {})
+        async with told(api_socket, host.node.pod("by-namespace"), "25%"):
+            await host.until(lambda: {ceiling_khz(host, cpu) for cpu in cpus} == {2_800_000})
+            described = json.loads((await running.get("/debug/placements"))[1])
+            assert {each["consents"] for each in described["coreLimits"]} == {True}
+            assert described["podConsents"] == {"told": 1, "current": True}
+        # Its Namespace allows nothing any more.
+        async with told(api_socket, host.node.pod("by-namespace"), "0%"):
+            await host.until(lambda: {ceiling_khz(host, cpu) for cpu in range(8)} == {3_500_000})
+        await host.node.runtime.stop_container("by-namespace")
         cpus = await add(host, "last", {WORKLOAD_CLASS: "standard", MAX_SLOWDOWN: "50%"})
         await host.until(lambda: {ceiling_khz(host, cpu) for cpu in cpus} == {2_400_000})
     # Without the resource manager the limits end with their lease.
     assert machine.executors[Subsystem.CPU].stop(time.monotonic() + 5)
     assert {ceiling_khz(host, cpu) for cpu in range(8)} == {3_500_000}
+
+
+@asynccontextmanager
+async def told(socket, pod, allowed):
+    """Tell what a pod allows by its Namespace, as the node agent does."""
+    client = ConfigClient(socket)
+    entry = pb.PodConsent(
+        namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, allowed=allowed, source="namespace", consents=True
+    )
+    await client.set_pod_consents("n1", [entry])
+    yield
+    await client.close()
 
 
 async def add(host, name, annotations):

@@ -2,19 +2,18 @@
 
 Frequencies are decided for a group: the threads of a core, and all cores that share a frequency policy with it.
 Guarantees that a group is limited only where each of its threads is given to one container alone, and each of these is
-of a standard pod that has said what it allows; and that a limit is not below the highest frequency of the hardware over
-1 + the allowed slowdown. Source: docs/decisions/0067-class-limits-on-cores.md.
+of a standard pod whose allowed slowdown is known; and that a limit is not below the highest frequency of the hardware
+over 1 + the allowed slowdown. Source: docs/decisions/0067-class-limits-on-cores.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown, PodSlowdown, slowdown_of, smallest
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown, smallest
+from joulie_core.class_caps.pod_consent import PodConsent
 from joulie_core.containers.idset import Cpus, union
-from joulie_core.demand import WorkloadClass
-from joulie_core.labels import WORKLOAD_CLASS
 
 _PERCENT: Final = 100
 #: Limits are multiples of the coarsest step of a clock, Intel's bus clock: drivers round requests down to it.
@@ -58,8 +57,8 @@ class CoreHolder:
     #: `namespace/pod/container`.
     title: str
     cpus: Cpus
-    #: None where the class of its pod is not known.
-    slowdown: PodSlowdown | None
+    #: Of its pod.
+    consent: PodConsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +72,12 @@ class CoreLimit:
     reason: CoreLimitReason
     #: Titles of the containers that have a thread of the group alone.
     holders: tuple[str, ...] = ()
+    #: Whether the owners of all of these have consented, without which no limit is set.
+    consents: bool = False
     #: Highest frequency; None without a limit.
     limit_khz: int | None = None
     #: None where they were not read.
     frequencies: CoreFrequencies | None = None
-
-
-def stated_slowdown(annotations: Mapping[str, str]) -> PodSlowdown | None:
-    """Return what a pod allows by its own annotations; None where they do not state its class.
-
-    Args:
-        annotations: of the pod.
-    """
-    try:
-        workload_class = WorkloadClass(annotations.get(WORKLOAD_CLASS, ""))
-    except ValueError:
-        return None
-    return slowdown_of(workload_class, annotations, None)
 
 
 def core_groups(cores: Iterable[Cpus], policies: Iterable[Cpus]) -> tuple[Cpus, ...]:
@@ -121,11 +109,16 @@ def held_slowdown(group: Cpus, holders: Sequence[CoreHolder]) -> AllowedSlowdown
     """
     if not group <= union(each.cpus for each in holders):
         return CoreLimitReason.SHARED
-    known = [each.slowdown for each in holders if each.slowdown is not None]
+    known = [each.consent.slowdown for each in holders if each.consent.slowdown is not None]
     if len(known) < len(holders):
         return CoreLimitReason.HOLDER_UNKNOWN
     allowed = smallest([each.allowed for each in known])
     return CoreLimitReason.NO_SLOWDOWN_ALLOWED if allowed is AllowedSlowdown.NONE else allowed
+
+
+def all_consent(holders: Sequence[CoreHolder]) -> bool:
+    """Return whether the owners of all containers of a group have consented; False for a group without any."""
+    return bool(holders) and all(each.consent.consents for each in holders)
 
 
 def frequency_limit(allowed: AllowedSlowdown, found: CoreFrequencies | None) -> int | CoreLimitReason:

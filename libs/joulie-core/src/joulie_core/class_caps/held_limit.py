@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown, PodSlowdown, SlowdownSource, slowdown_of, smallest
 from joulie_core.class_caps.gpu_limits import GpuClocks, GpuLimit, LimitReason, gpu_limit
+from joulie_core.demand import WorkloadClass
 from joulie_core.hardware.view import GpuView
 from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import HeldDevice, Holder
@@ -17,7 +18,7 @@ from joulie_core.labels import MAX_SLOWDOWN
 
 @dataclass(frozen=True, slots=True)
 class HolderPods:
-    """Pods that may hold a GPU and their Namespaces, as the API server has them."""
+    """Pods of a node and their Namespaces, as the API server has them."""
 
     #: By `namespace/name`.
     pods: Mapping[str, NodePod]
@@ -97,24 +98,34 @@ def _of_standard_pods(
             "",
         ),
         # A pod that may hold it besides has not been asked.
-        consents=device.complete and complete and all(_consents(each, holders) for each in known),
+        consents=device.complete and complete and all(is_consent(each, holders) for each in known),
         running=bool(pods) and all(each is not None and each.running for each in pods),
     )
+
+
+def pod_slowdown(pod: NodePod, workload_class: WorkloadClass | None, pods: HolderPods) -> PodSlowdown:
+    """Return what a pod allows by its annotation, else its Namespace's, else the cluster's default.
+
+    Args:
+        pod: the pod.
+        workload_class: its class; None where that is not known.
+        pods: its Namespace, and the default of the cluster.
+    """
+    written = {} if pod.max_slowdown is None else {MAX_SLOWDOWN: pod.max_slowdown}
+    return slowdown_of(workload_class, written, pods.namespace(pod.namespace), pods.default)
+
+
+def is_consent(found: PodSlowdown, pods: HolderPods) -> bool:
+    """Return whether what a pod allows is the consent of its owner."""
+    if found.source is SlowdownSource.CLUSTER:
+        return pods.default_is_consent
+    return found.source in (SlowdownSource.POD, SlowdownSource.NAMESPACE)
 
 
 def _allowed(holder: Holder, holders: HolderPods) -> PodSlowdown | None:
     """Return what a holder allows; None where that is not known."""
     pod = holders.pods.get(_name(holder))
-    if pod is None:
-        return None
-    written = {} if pod.max_slowdown is None else {MAX_SLOWDOWN: pod.max_slowdown}
-    return slowdown_of(holder.workload_class, written, holders.namespace(holder.namespace), holders.default)
-
-
-def _consents(found: PodSlowdown, holders: HolderPods) -> bool:
-    if found.source is SlowdownSource.CLUSTER:
-        return holders.default_is_consent
-    return found.source in (SlowdownSource.POD, SlowdownSource.NAMESPACE)
+    return None if pod is None else pod_slowdown(pod, holder.workload_class, holders)
 
 
 def _name(holder: Holder) -> str:

@@ -7,6 +7,7 @@ Source: Kubernetes, k8s.io/kubelet/pkg/apis/podresources/v1; resource.k8s.io/v1,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from joulie_core.attribution.owners import workload_of
 from joulie_core.demand import WorkloadClass, unknown_annotation, workload_class
@@ -16,6 +17,9 @@ from joulie_core.pod import Pod
 from joulie_core.powerest.pod_demand import gpu_resources, requested
 from joulie_core.quantity import QuantityError
 from joulie_core.timestamps import epoch_seconds
+
+#: Time without contact with the API server after which the pods of a node are not known; see `Reflector.is_stale`.
+PODS_TOLERANCE_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)

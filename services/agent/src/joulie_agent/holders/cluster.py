@@ -18,10 +18,7 @@ from joulie_api.resources import PODS, RESOURCE_SLICES
 from joulie_api.wire import decode_pod
 from joulie_api.wire.metadata import WireOwner, controller_of
 from joulie_core.holders.held import NodePods
-from joulie_core.holders.records import NodePod, SliceDevice, node_pod
-
-#: Without contact; see `Reflector.is_stale`.
-TOLERANCE_S: Final = 30.0
+from joulie_core.holders.records import PODS_TOLERANCE_S, NodePod, SliceDevice, node_pod
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -115,7 +112,7 @@ class NodePodsWatch:
 
     def current_pods(self) -> Mapping[str, NodePod] | None:
         """Return the pods; None while they are not known."""
-        return None if self._pods.is_stale(TOLERANCE_S) else _valid(self._pods)
+        return None if self._pods.is_stale(PODS_TOLERANCE_S) else _valid(self._pods)
 
     def unreadable_pods(self) -> Collection[str]:
         """Return the keys of pods that are there and cannot be decoded."""
@@ -124,7 +121,7 @@ class NodePodsWatch:
     def current(self) -> NodePods | None:
         """Return the pods and the devices of ResourceSlices; None while they are not known."""
         pods = self.current_pods()
-        if pods is None or self._optional.is_unknown(TOLERANCE_S):
+        if pods is None or self._optional.is_unknown(PODS_TOLERANCE_S):
             return None
         return NodePods(
             pods=pods,

@@ -1,8 +1,8 @@
 """The node agent: connects the resource manager of this pod with the API server.
 
-It pushes the configuration that applies to the node, the Adjustments that name it and its power profile, reports in the
-status of these objects what became of them, and publishes what the resource manager reports. While the resource manager
-cannot be reached, nothing is known about it, and what is published stays.
+It pushes the configuration that applies to the node, the Adjustments that name it, its power profile and how much
+longer its pods may run, reports in the status of objects what became of them, and publishes what the resource manager
+reports. While the resource manager cannot be reached, nothing is known about it, and what is published stays.
 Source: docs/decisions/0014-container-resources.md.
 """
 
@@ -22,6 +22,7 @@ from joulie_api.failures import Failures
 from joulie_api.pod_events import PodEvents
 from joulie_api.reflector import Reflector
 from joulie_api.resources import ADJUSTMENTS
+from joulie_containers.node_agent.consents import PodConsentsWatch, ToldConsent
 from joulie_containers.node_agent.names import FIELD_MANAGER
 from joulie_containers.node_agent.node_changes import NodeChanges
 from joulie_containers.node_agent.objects import POLICY_RESOURCES, Entry, NodeObject, ObjectKey, decode_object
@@ -62,6 +63,7 @@ class _Wanted:
     applied: NodeObject | None = None
     adjustments: tuple[NodeObject, ...] = ()
     profile: Profile | None = None
+    consents: tuple[ToldConsent, ...] = ()
 
 
 class NodeAgent:
@@ -77,6 +79,7 @@ class NodeAgent:
         wall_time: seconds since the epoch.
         failures: where unexpected errors are counted.
         report_success: whether the status of a configuration names this node where it uses it.
+        consents: how much longer pods may run; None where that is not told.
         pace: time constants.
     """
 
@@ -92,6 +95,7 @@ class NodeAgent:
         wall_time: Callable[[], float],
         failures: Failures,
         report_success: bool = True,
+        consents: PodConsentsWatch | None = None,
         pace: Pace = PACE,
     ) -> None:
         self._node_name = node_name
@@ -99,6 +103,7 @@ class NodeAgent:
         self._node = node
         self._profile = profile
         self._report_success = report_success
+        self._consents = consents
         self._pace = pace
         self._manager = ConfigClient(config_socket)
         #: The last state of the resource manager; None while it cannot be reached.
@@ -138,12 +143,14 @@ class NodeAgent:
             client, node_name, node=node, state=lambda: self._state, failures=failures, pace=pace
         )
         slow = partial(Pusher[Any], interval_s=pace.push_interval_s, failures=failures, pace=pace)
+        self._consents_pusher = slow("consents of pods", self._wanted_consents, self._push_consents)
         self._pushers: tuple[Pusher[Any], ...] = (
             slow("configuration", self._wanted_config, self._push_config),
             slow("adjustments", self._wanted_adjustments, self._push_adjustments),
             Pusher(
                 "power profile", self._wanted_profile, self._push_profile, interval_s=0, failures=failures, pace=pace
             ),
+            self._consents_pusher,
             self._status_pusher,
             *published.pushers,
         )
@@ -172,6 +179,8 @@ class NodeAgent:
                     group.create_task(pusher.run())
                 group.create_task(self._events.run())
                 group.create_task(self._follow())
+                if self._consents is not None:
+                    group.create_task(self._consents.run(self._consents_pusher.wake))
                 await self._compare()
         finally:
             await self._end()
@@ -297,3 +306,12 @@ class NodeAgent:
     async def _push_profile(self, wanted: _Wanted) -> None:
         assert wanted.profile is not None
         await self._manager.set_power_profile(wanted.profile)
+
+    def _wanted_consents(self) -> _Wanted | None:
+        wanted, consents = self._wanted(), None if self._consents is None else self._consents.current()
+        if wanted is None or self._consents is None or consents is None:
+            return None
+        return replace(wanted, turn=self._consents.turn, consents=consents)
+
+    async def _push_consents(self, wanted: _Wanted) -> None:
+        await self._manager.set_pod_consents(self._node_name, [each.message() for each in wanted.consents])

@@ -13,6 +13,7 @@ from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_POWER_PROFILES, NODES
 from joulie_api.wire import Versioned, decode_kind, decode_node
 from joulie_containers.node_agent.agent import NodeAgent
+from joulie_containers.node_agent.consents import PodConsentsWatch
 from joulie_containers.node_agent.settings import NodeAgentSettings, PolicyStatusScope
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_power_profile import NodePowerProfile
@@ -50,6 +51,7 @@ async def run(settings: NodeAgentSettings, *, on_start: Callable[[App], None] = 
             target = targets.store.get(name)
             return None if target is None else target.model.spec.profile
 
+        consents = _consents(settings, client, app)
         agent = NodeAgent(
             client,
             node_name=name,
@@ -59,6 +61,7 @@ async def run(settings: NodeAgentSettings, *, on_start: Callable[[App], None] = 
             profile=profile,
             wall_time=time.time,
             failures=app.failures,
+            consents=consents,
             report_success=settings.container_policy_status is PolicyStatusScope.ALL,
         )
 
@@ -80,3 +83,20 @@ async def run(settings: NodeAgentSettings, *, on_start: Callable[[App], None] = 
             app.watch(reflector)
         app.spawn("node agent", agent.run())
         await app.wait()
+
+
+def _consents(settings: NodeAgentSettings, client: KubeClient, app: App) -> PodConsentsWatch | None:
+    """Watch how much longer the pods of the node may run; None where that is not told."""
+    if not settings.pod_consents:
+        return None
+    consents = PodConsentsWatch(
+        client,
+        settings.node_name,
+        default=settings.default_max_slowdown,
+        default_is_consent=settings.default_slowdown_is_consent,
+    )
+    for reflector in consents.reflectors:
+        # Not in the readiness of the process: what is not known is not told, and limits nothing.
+        app.report(reflector)
+        app.spawn(f"watch {reflector.name}", reflector.run())
+    return consents

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from joulie_api.checked_texts import NodeNameText
 from joulie_api.settings import Addr, ServiceSettings
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 
 
 class PolicyStatusScope(StrEnum):
@@ -35,3 +36,17 @@ class NodeAgentSettings(ServiceSettings):
     """Which nodes appear in the status of the configuration that applies to them: `all`, or those that do not use it
     (`failures`). Every node watches these objects, so that the traffic of a change of `all` grows with the square of
     the number of nodes: use `failures` from some hundreds of nodes on."""
+
+    pod_consents: bool = False
+    """Tell the resource manager how much longer each pod of the node may run, by its annotation
+    `joulie.io/max-slowdown`, that of its Namespace or DEFAULT_MAX_SLOWDOWN, for limits of cores; see
+    docs/class-limits.md. Off by default, since it takes the right to read all pods and Namespaces: only what pods say
+    themselves counts then."""
+
+    default_max_slowdown: AllowedSlowdown = AllowedSlowdown.NONE
+    """Slowdown that standard pods allow where neither they nor their Namespace have the annotation
+    `joulie.io/max-slowdown`. With 0 % their cores have no limit. Needs POD_CONSENTS."""
+
+    default_slowdown_is_consent: bool = False
+    """Take DEFAULT_MAX_SLOWDOWN for the consent of the owners of pods, so that their cores are limited without the
+    annotation. Off by default: then it is shown only."""

@@ -1,6 +1,6 @@
 """The config interface: the resource manager serves it, the node agent calls it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Protocol
@@ -13,6 +13,7 @@ _SERVICE: Final = "joulie.resources.v1.Config"
 _SET_CONFIG: Final = CallShape(_SERVICE, "SetConfig", pb.SetConfigRequest, pb.SetConfigReply)
 _SET_ADJUSTMENTS: Final = CallShape(_SERVICE, "SetAdjustments", pb.SetAdjustmentsRequest, pb.SetAdjustmentsReply)
 _SET_POWER_PROFILE: Final = CallShape(_SERVICE, "SetPowerProfile", pb.SetPowerProfileRequest, pb.Nothing)
+_SET_POD_CONSENTS: Final = CallShape(_SERVICE, "SetPodConsents", pb.SetPodConsentsRequest, pb.Nothing)
 _GET_STATUS: Final = CallShape(_SERVICE, "GetStatus", pb.Nothing, pb.ManagerStatus)
 
 
@@ -27,6 +28,9 @@ class ConfigService(Protocol):
 
     async def set_power_profile(self, request: pb.SetPowerProfileRequest) -> pb.Nothing:
         """Note the power profile of the node."""
+
+    async def set_pod_consents(self, request: pb.SetPodConsentsRequest) -> pb.Nothing:
+        """Note how much longer each pod of the node may run."""
 
     async def get_status(self, request: pb.Nothing) -> pb.ManagerStatus:
         """Return the state of the resource manager."""
@@ -48,6 +52,7 @@ def serve_config(path: Path, service: ConfigService, *, gid: int | None = None) 
             _SET_CONFIG: service.set_config,
             _SET_ADJUSTMENTS: service.set_adjustments,
             _SET_POWER_PROFILE: service.set_power_profile,
+            _SET_POD_CONSENTS: service.set_pod_consents,
             _GET_STATUS: get_status,
         },
         gid=gid,
@@ -82,6 +87,10 @@ class ConfigClient:
     async def set_power_profile(self, profile: str) -> None:
         """Send the power profile of the node, `performance` or `eco`."""
         await self._channel.call(_SET_POWER_PROFILE, pb.SetPowerProfileRequest(profile=profile))
+
+    async def set_pod_consents(self, node_name: str, pods: Iterable[pb.PodConsent]) -> None:
+        """Send how much longer each pod of the node may run."""
+        await self._channel.call(_SET_POD_CONSENTS, pb.SetPodConsentsRequest(node_name=node_name, pods=pods))
 
     async def status(self) -> pb.ManagerStatus:
         """Return the state of the resource manager, with its zones."""

@@ -19,13 +19,14 @@ from joulie_core.class_caps.core_limits import (
     CoreHolder,
     CoreLimit,
     CoreLimitReason,
+    all_consent,
     core_groups,
     frequency_limit,
     held_slowdown,
     holders_of,
-    stated_slowdown,
 )
-from joulie_core.containers.container import ContainerId, ContainerInfo
+from joulie_core.class_caps.pod_consent import PodConsent
+from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo
 from joulie_core.containers.idset import EMPTY, Cpus, IdSet, union
 from joulie_core.containers.policy import Placement
 from joulie_core.containers.topology import HardwareTopology
@@ -64,11 +65,15 @@ class CoreLimits:
         self.state = CoreLimitState()
 
     def allowed(self) -> Mapping[Cpus, AllowedSlowdown]:
-        """Return what the containers of each group allow now, above nothing; none before the machine was read."""
+        """Return the slowdown, above nothing, that the owners of all containers of a group consent to now.
+
+        None before the machine was read.
+        """
         if self._machine is None:
             return {}
         holders = self._holders()
-        found = {group: held_slowdown(group, holders_of(group, holders)) for group in self._machine.groups}
+        of_groups = {group: holders_of(group, holders) for group in self._machine.groups}
+        found = {group: held_slowdown(group, each) for group, each in of_groups.items() if all_consent(each)}
         return {group: each for group, each in found.items() if isinstance(each, AllowedSlowdown)}
 
     def use_topology(self, topology: HardwareTopology) -> None:
@@ -104,6 +109,7 @@ class CoreLimits:
 def core_holders(
     containers: Mapping[ContainerId, ContainerInfo],
     placements: Mapping[ContainerId, Placement],
+    consent_of: Callable[[PodInfo], PodConsent],
     left_over: Cpus = EMPTY,
 ) -> tuple[CoreHolder, ...]:
     """Return the containers that have CPUs alone; none where one is not placed, since that may run on every CPU.
@@ -111,6 +117,7 @@ def core_holders(
     Args:
         containers: all of the node that the runtime has reported.
         placements: those of the policy.
+        consent_of: returns what a pod allows.
         left_over: CPUs given to one container that others may still be running on.
     """
     found = []
@@ -119,7 +126,7 @@ def core_holders(
         if placement is None or not placement.cpus:
             return ()
         if alone := placement.exclusive - left_over:
-            found.append(CoreHolder(info.title, alone, stated_slowdown(info.pod.annotations)))
+            found.append(CoreHolder(info.title, alone, consent_of(info.pod)))
     return tuple(found)
 
 
@@ -146,17 +153,23 @@ class _Machine:
         return tuple(self._limit(group, holders_of(group, holders), limited=group in limited) for group in self.groups)
 
     def _limit(self, group: Cpus, holders: Sequence[CoreHolder], *, limited: bool) -> CoreLimit:
-        cores, titles = len(group & self.cores), tuple(each.title for each in holders)
+        found = CoreLimit(
+            group,
+            len(group & self.cores),
+            CoreLimitReason.FREQUENCY_LIMITED,
+            tuple(each.title for each in holders),
+            all_consent(holders),
+        )
         allowed = held_slowdown(group, holders)
         if isinstance(allowed, CoreLimitReason):
-            return CoreLimit(group, cores, allowed, titles)
+            return replace(found, reason=allowed)
         frequencies = self._frequencies(group)
         if limited and frequencies is not None:
             frequencies = replace(frequencies, ceiling_khz=frequencies.highest_khz)
         limit = frequency_limit(allowed, frequencies)
         if isinstance(limit, CoreLimitReason):
-            return CoreLimit(group, cores, limit, titles, frequencies=frequencies)
-        return CoreLimit(group, cores, CoreLimitReason.FREQUENCY_LIMITED, titles, limit, frequencies)
+            return replace(found, reason=limit, frequencies=frequencies)
+        return replace(found, limit_khz=limit, frequencies=frequencies)
 
     def _frequencies(self, group: Cpus) -> CoreFrequencies | None:
         """Read the frequencies of a group; None where one of its CPUs has none, or one cannot be read."""

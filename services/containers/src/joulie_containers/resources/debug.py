@@ -8,6 +8,7 @@ from aiohttp import web
 from joulie_containers.resources.configuration import Configuration
 from joulie_containers.resources.interrupts import InterruptController
 from joulie_containers.resources.metrics import ObservedManager
+from joulie_containers.resources.pod_consents import PodConsents
 from joulie_containers.resources.values import ContainerValues
 from joulie_core.class_caps.core_limits import CoreLimit
 from joulie_core.containers.container import ContainerId
@@ -20,6 +21,10 @@ class DescribedManager(ObservedManager, Protocol):
     @property
     def configuration(self) -> Configuration:
         """The configuration in force."""
+
+    @property
+    def pod_consents(self) -> PodConsents:
+        """The slowdown that pods allow."""
 
     @property
     def interrupts(self) -> InterruptController:
@@ -78,6 +83,7 @@ class PlacementsDebug:
             "cpuClassesProblem": self._manager.classes.shortfall,
             "interrupts": self._interrupts(),
             "coreLimits": self._core_limits(),
+            "podConsents": {"told": self._manager.pod_consents.told, "current": self._manager.pod_consents.current},
         }
 
     def _core_limits(self) -> list[dict[str, Any]]:
@@ -126,6 +132,7 @@ def _core_limit(found: CoreLimit, set_khz: int | None) -> dict[str, Any]:
         "cpus": str(found.cpus),
         "containers": found.holders,
         "reason": found.reason,
+        "consents": found.consents,
         "limitKhz": found.limit_khz,
         "setKhz": set_khz,
         "ceilingKhz": frequencies.ceiling_khz if frequencies else None,

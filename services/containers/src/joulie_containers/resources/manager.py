@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,7 @@ from joulie_containers.resources.interrupts import InterruptController
 from joulie_containers.resources.ledger import Ledger
 from joulie_containers.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_containers.resources.pipeline import Pipeline
+from joulie_containers.resources.pod_consents import PodConsents
 from joulie_containers.resources.registry import policy_definition
 from joulie_containers.resources.renewal import RequestExecutor
 from joulie_containers.resources.reports import DecisionReports, EventRecorder
@@ -46,6 +47,7 @@ from joulie_containers.resources.settings import ResourcesSettings
 from joulie_containers.resources.translate import ContainerReader, memory_bytes
 from joulie_containers.resources.updates import Updater, nothing_to_settle
 from joulie_containers.resources.usage import UsageReader
+from joulie_core.class_caps.core_limits import CoreHolder
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
@@ -106,11 +108,8 @@ class ResourceManager:
             self._adjustments.adjusted,
             classes_of=self._controllers.classes_of,
         )
-        self.core_limits = CoreLimits(
-            self._sys,
-            topology,
-            lambda: core_holders(self.engine.containers, self.engine.placements, self.engine.ledger.left_over),
-        )
+        self.pod_consents = PodConsents()
+        self.core_limits = CoreLimits(self._sys, topology, self._core_holders)
         self.core_enforcement: CoreLimitEnforcement | None = None
         if core_actuator is not None:
             self.core_enforcement = CoreLimitEnforcement(core_actuator, self.core_limits, self._all_placed)
@@ -238,6 +237,12 @@ class ResourceManager:
         await self.pipeline.policy_event(PowerProfileChanged(profile))
         return pb.Nothing()
 
+    async def set_pod_consents(self, request: pb.SetPodConsentsRequest) -> pb.Nothing:
+        """Note how much longer each pod may run; limits of cores follow with their next step."""
+        self._check_node(request.node_name)
+        self.pod_consents.tell(request.pods)
+        return pb.Nothing()
+
     async def get_status(self, request: pb.Nothing) -> pb.ManagerStatus:
         """Return what is in force."""
         del request
@@ -324,6 +329,10 @@ class ResourceManager:
 
     def _on_class_report(self, states: Mapping[str, CpuClassState]) -> None:
         self._class_events.note(states, self.engine.containers, self.engine.placements)
+
+    def _core_holders(self) -> Sequence[CoreHolder]:
+        engine = self.engine
+        return core_holders(engine.containers, engine.placements, self.pod_consents.of, engine.ledger.left_over)
 
     def _all_placed(self) -> bool:
         """Return whether the runtime asks before it creates containers, and each that may run is placed."""

@@ -74,7 +74,7 @@ class ResourcesSettings(ProcessSettings):
 
     class_limits: CoreLimitMode = CoreLimitMode.SHADOW
     """Limits of cores by the class of the containers that have them alone: `Shadow` shows them and sets nothing;
-    `Enforce` also sets them, through the actuator, where the pods say that they may be slowed."""
+    `Enforce` also sets them, through the actuator, where the owners of the pods consent."""
 
     api_socket: str = ""
     """Socket on which configurations and adjustments are taken from the node agent; unset, there is none."""

@@ -29,15 +29,21 @@ async def test_a_manifest_of_the_cluster_is_applied_and_without_one_the_last_sta
         assert managers.cpus() == {"a": "0-3"}
 
 
-@pytest.mark.parametrize("call", ["set_config", "set_adjustments"])
-async def test_a_call_for_another_node_is_refused_where_the_nodes_name_is_known(managers, call):
-    request = {"set_config": pb.SetConfigRequest, "set_adjustments": pb.SetAdjustmentsRequest}[call]
+@pytest.mark.parametrize(
+    ("call", "ask"),
+    [
+        ("set_config", pb.SetConfigRequest),
+        ("set_adjustments", pb.SetAdjustmentsRequest),
+        ("set_pod_consents", pb.SetPodConsentsRequest),
+    ],
+)
+async def test_a_call_for_another_node_is_refused_where_the_nodes_name_is_known(managers, call, ask):
     async with managers.started() as manager:
         with pytest.raises(InvalidCallError, match="node_name: 'n2' is not this node, 'n1'"):
-            await getattr(manager, call)(request(node_name="n2"))
-        await getattr(manager, call)(request(node_name="n1"))
+            await getattr(manager, call)(ask(node_name="n2"))
+        await getattr(manager, call)(ask(node_name="n1"))
         manager._settings = manager._settings.model_copy(update={"node_name": ""})
-        await getattr(manager, call)(request(node_name="n2"))
+        await getattr(manager, call)(ask(node_name="n2"))
 
 
 async def test_the_policy_learns_the_power_profile_and_another_word_is_refused(managers, monkeypatch):

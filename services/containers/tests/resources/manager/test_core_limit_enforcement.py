@@ -11,9 +11,11 @@ from joulie_actuator.cpu_class_protocol import FailedCores
 from joulie_actuator.hardware.knob import HardwareFailure
 from joulie_actuator.reasons import Reason
 from joulie_actuator.replies import CoreLimitsReport
+from joulie_containers.resource_api.proto import resource_api_pb2 as pb
 from joulie_containers.resources import core_limit_enforcement
 from joulie_containers.resources.core_limit_enforcement import LEASE_S, RENEW_S, SETTLED_S
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
+from joulie_core.class_caps.pod_consent import TOLD_FOR_S
 from joulie_core.containers.idset import Cpus
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 
@@ -58,6 +60,21 @@ class Bench:
         await self.node.add(self.node.container(name, pod=name, milli=2000))
         return str(Cpus.parse(self.managers.cpus()[name]))
 
+    async def tell(self, **allowed):
+        """Tell of each pod what it allows by its Namespace, or by the class "performance"."""
+        pods = [
+            pb.PodConsent(
+                namespace="default",
+                pod=name,
+                pod_uid=self.node.pod(name).uid,
+                allowed=each,
+                source="class" if each == "0%" else "namespace",
+                consents=each != "0%",
+            )
+            for name, each in allowed.items()
+        ]
+        await self.manager.set_pod_consents(pb.SetPodConsentsRequest(node_name="n1", pods=pods))
+
     async def step(self, after_s=1.0):
         self.now.s += after_s
         await self.enforcement.step()
@@ -83,7 +100,7 @@ def start(managers):
         actuator = Actuator()
         async with managers.started(core_actuator=actuator) as manager:
             await set_config(manager, balloons(balloonTypes=[OWN]))
-            manager.core_enforcement._clock = lambda: now.s
+            manager.core_enforcement._clock = manager.pod_consents._clock = lambda: now.s
             yield Bench(managers, manager, actuator, now)
 
     return start
@@ -228,3 +245,74 @@ async def test_all_limits_are_lifted_while_a_container_may_run_anywhere_or_the_r
         await bench.managers.until(lambda: not bench.manager.connection.state.registered)
         await bench.step()
         assert bench.enforcement.limited == {}
+
+
+async def test_a_pod_without_annotations_is_limited_only_once_its_namespaces_consent_is_told(start):
+    async with start() as bench:
+        cpus = await bench.add("slow", {})
+        await bench.settled()
+        assert bench.actuator.limits == {}
+        await bench.tell(slow="50%")
+        await bench.settled()
+        # 3.5 GHz over 1.5.
+        assert bench.actuator.limits == dict.fromkeys(map(str, Cpus.parse(cpus)), 2_400_000)
+
+
+@pytest.mark.parametrize("told", [{"slow": "0%"}, {}, {"slow": "10%"}])
+async def test_a_limit_is_lifted_with_the_next_step_after_less_is_told(start, told):
+    async with start() as bench:
+        await bench.add("slow", {})
+        await bench.tell(slow="25%")
+        await bench.settled()
+        assert len(bench.enforcement.limited) == 2
+        await bench.tell(**told)
+        await bench.step(0.1)
+        assert bench.actuator.limits == {}
+        assert bench.enforcement.limited == {}
+
+
+async def test_a_limit_by_what_was_told_ends_when_it_is_not_told_again_and_one_by_the_pods_own_word_stays(start):
+    async with start() as bench:
+        await bench.add("by-namespace", {})
+        await bench.add("own", CONSENT)
+        await bench.tell(**{"by-namespace": "25%", "own": "25%"})
+        await bench.settled()
+        assert len(bench.enforcement.limited) == 4
+        before_s = bench.now.s
+        await bench.tell(**{"by-namespace": "25%", "own": "25%"})
+        await bench.step(TOLD_FOR_S - 0.1)
+        assert len(bench.enforcement.limited) == 4
+        await bench.step(0.1)
+        assert bench.now.s == pytest.approx(before_s + TOLD_FOR_S)
+        assert len(bench.enforcement.limited) == 2
+        assert {
+            holder for each in bench.manager.core_limits.state.limits if each.limit_khz for holder in each.holders
+        } == {"default/own/own"}
+
+
+async def test_a_pod_that_is_a_performance_pod_by_its_constraints_is_not_limited_whatever_it_says(start):
+    async with start() as bench:
+        await bench.add("fast", CONSENT)
+        await bench.settled()
+        assert len(bench.enforcement.limited) == 2
+        await bench.tell(fast="0%")
+        await bench.settled()
+        assert bench.enforcement.limited == {}
+        # Also while the node agent is gone.
+        await bench.step(TOLD_FOR_S)
+        await bench.settled()
+        assert bench.enforcement.limited == {}
+
+
+async def test_the_default_of_the_cluster_is_shown_and_not_set_where_it_is_no_consent(start):
+    async with start() as bench:
+        cpus = await bench.add("slow", {})
+        told = pb.PodConsent(
+            namespace="default", pod="slow", pod_uid=bench.node.pod("slow").uid, allowed="25%", source="cluster"
+        )
+        await bench.manager.set_pod_consents(pb.SetPodConsentsRequest(node_name="n1", pods=[told]))
+        await bench.settled()
+        assert bench.actuator.limits == {}
+        shown = {str(each.cpus): each for each in bench.manager.core_limits.state.limits if each.limit_khz}
+        assert shown.keys() == {str(each) for each in Cpus.parse(cpus)}
+        assert {(each.limit_khz, each.consents) for each in shown.values()} == {(LIMIT_KHZ, False)}

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7joulie_containers/resource_api/proto/resource_api.proto\x12\x13joulie.resources.v1\"\t\n\x07Nothing\"7\n\x10SetConfigRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x10\n\x08manifest\x18\x02 \x01(\t\"0\n\x0eSetConfigReply\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07ignored\x18\x02 \x03(\t\"\xb0\x01\n\x15SetAdjustmentsRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12P\n\x0b\x61\x64justments\x18\x02 \x03(\x0b\x32;.joulie.resources.v1.SetAdjustmentsRequest.AdjustmentsEntry\x1a\x32\n\x10\x41\x64justmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb1\x01\n\x13SetAdjustmentsReply\x12\x44\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x34.joulie.resources.v1.SetAdjustmentsReply.ErrorsEntry\x1aT\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.joulie.resources.v1.AdjustmentErrors:\x02\x38\x01\"\x84\x01\n\x10\x41\x64justmentErrors\x12\x41\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x31.joulie.resources.v1.AdjustmentErrors.ErrorsEntry\x1a-\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\")\n\x16SetPowerProfileRequest\x12\x0f\n\x07profile\x18\x01 \x01(\t\"\x8e\x03\n\rManagerStatus\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x12\n\nregistered\x18\x02 \x01(\x08\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12?\n\rconfiguration\x18\x04 \x01(\x0b\x32(.joulie.resources.v1.ActiveConfiguration\x12(\n\x05zones\x18\x05 \x03(\x0b\x32\x19.joulie.resources.v1.Zone\x12U\n\x12\x65xtended_resources\x18\x06 \x03(\x0b\x32\x39.joulie.resources.v1.ManagerStatus.ExtendedResourcesEntry\x12\x10\n\x08instance\x18\x07 \x01(\t\x12\x1b\n\x13\x63pu_classes_problem\x18\x08 \x01(\t\x12\x1a\n\x12interrupts_problem\x18\t \x01(\t\x1a\x38\n\x16\x45xtendedResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"V\n\x13\x41\x63tiveConfiguration\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08manifest\x18\x04 \x01(\t\"\xf4\x02\n\x04Zone\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06parent\x18\x03 \x01(\t\x12\x0c\n\x04\x63pus\x18\x04 \x01(\t\x12\x13\n\x0bshared_idle\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x16\n\x0e\x63\x61pacity_milli\x18\x07 \x01(\x03\x12\x19\n\x11\x61llocatable_milli\x18\x08 \x01(\x03\x12\x17\n\x0f\x61vailable_milli\x18\t \x01(\x03\x12\x36\n\ncontainers\x18\n \x03(\x0b\x32\".joulie.resources.v1.ZoneContainer\x12=\n\nattributes\x18\x0b \x03(\x0b\x32).joulie.resources.v1.Zone.AttributesEntry\x12\x17\n\x0fshow_containers\x18\x0c \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"~\n\rZoneContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03pod\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04\x63pus\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x15\n\rrequest_milli\x18\x07 \x01(\x03\"\xa7\x03\n\x0cNodeMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12=\n\x06labels\x18\x02 \x03(\x0b\x32-.joulie.resources.v1.NodeMetadata.LabelsEntry\x12G\n\x0b\x61nnotations\x18\x03 \x03(\x0b\x32\x32.joulie.resources.v1.NodeMetadata.AnnotationsEntry\x12*\n\x06taints\x18\x04 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12\x41\n\x08\x63\x61pacity\x18\x05 \x03(\x0b\x32/.joulie.resources.v1.NodeMetadata.CapacityEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rCapacityEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"}\n\tMapUpdate\x12\x34\n\x03set\x18\x01 \x03(\x0b\x32\'.joulie.resources.v1.MapUpdate.SetEntry\x12\x0e\n\x06remove\x18\x02 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"3\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\t\"c\n\x0cTaintsUpdate\x12\'\n\x03set\x18\x01 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\">\n\rEventsRequest\x12-\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1d.joulie.resources.v1.PodEvent\"\\\n\x08PodEvent\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\"#\n\x10HealthCheckReply\x12\x0f\n\x07problem\x18\x01 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7joulie_containers/resource_api/proto/resource_api.proto\x12\x13joulie.resources.v1\"\t\n\x07Nothing\"7\n\x10SetConfigRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x10\n\x08manifest\x18\x02 \x01(\t\"0\n\x0eSetConfigReply\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07ignored\x18\x02 \x03(\t\"\xb0\x01\n\x15SetAdjustmentsRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12P\n\x0b\x61\x64justments\x18\x02 \x03(\x0b\x32;.joulie.resources.v1.SetAdjustmentsRequest.AdjustmentsEntry\x1a\x32\n\x10\x41\x64justmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb1\x01\n\x13SetAdjustmentsReply\x12\x44\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x34.joulie.resources.v1.SetAdjustmentsReply.ErrorsEntry\x1aT\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.joulie.resources.v1.AdjustmentErrors:\x02\x38\x01\"\x84\x01\n\x10\x41\x64justmentErrors\x12\x41\n\x06\x65rrors\x18\x01 \x03(\x0b\x32\x31.joulie.resources.v1.AdjustmentErrors.ErrorsEntry\x1a-\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\")\n\x16SetPowerProfileRequest\x12\x0f\n\x07profile\x18\x01 \x01(\t\"Y\n\x15SetPodConsentsRequest\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12-\n\x04pods\x18\x02 \x03(\x0b\x32\x1f.joulie.resources.v1.PodConsent\"p\n\nPodConsent\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x04 \x01(\t\x12\x0e\n\x06source\x18\x05 \x01(\t\x12\x10\n\x08\x63onsents\x18\x06 \x01(\x08\"\x8e\x03\n\rManagerStatus\x12\x11\n\tnode_name\x18\x01 \x01(\t\x12\x12\n\nregistered\x18\x02 \x01(\x08\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12?\n\rconfiguration\x18\x04 \x01(\x0b\x32(.joulie.resources.v1.ActiveConfiguration\x12(\n\x05zones\x18\x05 \x03(\x0b\x32\x19.joulie.resources.v1.Zone\x12U\n\x12\x65xtended_resources\x18\x06 \x03(\x0b\x32\x39.joulie.resources.v1.ManagerStatus.ExtendedResourcesEntry\x12\x10\n\x08instance\x18\x07 \x01(\t\x12\x1b\n\x13\x63pu_classes_problem\x18\x08 \x01(\t\x12\x1a\n\x12interrupts_problem\x18\t \x01(\t\x1a\x38\n\x16\x45xtendedResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"V\n\x13\x41\x63tiveConfiguration\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08manifest\x18\x04 \x01(\t\"\xf4\x02\n\x04Zone\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06parent\x18\x03 \x01(\t\x12\x0c\n\x04\x63pus\x18\x04 \x01(\t\x12\x13\n\x0bshared_idle\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x16\n\x0e\x63\x61pacity_milli\x18\x07 \x01(\x03\x12\x19\n\x11\x61llocatable_milli\x18\x08 \x01(\x03\x12\x17\n\x0f\x61vailable_milli\x18\t \x01(\x03\x12\x36\n\ncontainers\x18\n \x03(\x0b\x32\".joulie.resources.v1.ZoneContainer\x12=\n\nattributes\x18\x0b \x03(\x0b\x32).joulie.resources.v1.Zone.AttributesEntry\x12\x17\n\x0fshow_containers\x18\x0c \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"~\n\rZoneContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03pod\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04\x63pus\x18\x05 \x01(\t\x12\x0e\n\x06memory\x18\x06 \x01(\t\x12\x15\n\rrequest_milli\x18\x07 \x01(\x03\"\xa7\x03\n\x0cNodeMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12=\n\x06labels\x18\x02 \x03(\x0b\x32-.joulie.resources.v1.NodeMetadata.LabelsEntry\x12G\n\x0b\x61nnotations\x18\x03 \x03(\x0b\x32\x32.joulie.resources.v1.NodeMetadata.AnnotationsEntry\x12*\n\x06taints\x18\x04 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12\x41\n\x08\x63\x61pacity\x18\x05 \x03(\x0b\x32/.joulie.resources.v1.NodeMetadata.CapacityEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rCapacityEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"}\n\tMapUpdate\x12\x34\n\x03set\x18\x01 \x03(\x0b\x32\'.joulie.resources.v1.MapUpdate.SetEntry\x12\x0e\n\x06remove\x18\x02 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"3\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\t\"c\n\x0cTaintsUpdate\x12\'\n\x03set\x18\x01 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.joulie.resources.v1.Taint\">\n\rEventsRequest\x12-\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1d.joulie.resources.v1.PodEvent\"\\\n\x08PodEvent\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\"#\n\x10HealthCheckReply\x12\x0f\n\x07problem\x18\x01 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -69,38 +69,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADJUSTMENTERRORS_ERRORSENTRY']._serialized_end=690
   _globals['_SETPOWERPROFILEREQUEST']._serialized_start=692
   _globals['_SETPOWERPROFILEREQUEST']._serialized_end=733
-  _globals['_MANAGERSTATUS']._serialized_start=736
-  _globals['_MANAGERSTATUS']._serialized_end=1134
-  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_start=1078
-  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_end=1134
-  _globals['_ACTIVECONFIGURATION']._serialized_start=1136
-  _globals['_ACTIVECONFIGURATION']._serialized_end=1222
-  _globals['_ZONE']._serialized_start=1225
-  _globals['_ZONE']._serialized_end=1597
-  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_start=1548
-  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_end=1597
-  _globals['_ZONECONTAINER']._serialized_start=1599
-  _globals['_ZONECONTAINER']._serialized_end=1725
-  _globals['_NODEMETADATA']._serialized_start=1728
-  _globals['_NODEMETADATA']._serialized_end=2151
-  _globals['_NODEMETADATA_LABELSENTRY']._serialized_start=2005
-  _globals['_NODEMETADATA_LABELSENTRY']._serialized_end=2050
-  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_start=2052
-  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_end=2102
-  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_start=2104
-  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_end=2151
-  _globals['_MAPUPDATE']._serialized_start=2153
-  _globals['_MAPUPDATE']._serialized_end=2278
-  _globals['_MAPUPDATE_SETENTRY']._serialized_start=2236
-  _globals['_MAPUPDATE_SETENTRY']._serialized_end=2278
-  _globals['_TAINT']._serialized_start=2280
-  _globals['_TAINT']._serialized_end=2331
-  _globals['_TAINTSUPDATE']._serialized_start=2333
-  _globals['_TAINTSUPDATE']._serialized_end=2432
-  _globals['_EVENTSREQUEST']._serialized_start=2434
-  _globals['_EVENTSREQUEST']._serialized_end=2496
-  _globals['_PODEVENT']._serialized_start=2498
-  _globals['_PODEVENT']._serialized_end=2590
-  _globals['_HEALTHCHECKREPLY']._serialized_start=2592
-  _globals['_HEALTHCHECKREPLY']._serialized_end=2627
+  _globals['_SETPODCONSENTSREQUEST']._serialized_start=735
+  _globals['_SETPODCONSENTSREQUEST']._serialized_end=824
+  _globals['_PODCONSENT']._serialized_start=826
+  _globals['_PODCONSENT']._serialized_end=938
+  _globals['_MANAGERSTATUS']._serialized_start=941
+  _globals['_MANAGERSTATUS']._serialized_end=1339
+  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_start=1283
+  _globals['_MANAGERSTATUS_EXTENDEDRESOURCESENTRY']._serialized_end=1339
+  _globals['_ACTIVECONFIGURATION']._serialized_start=1341
+  _globals['_ACTIVECONFIGURATION']._serialized_end=1427
+  _globals['_ZONE']._serialized_start=1430
+  _globals['_ZONE']._serialized_end=1802
+  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_start=1753
+  _globals['_ZONE_ATTRIBUTESENTRY']._serialized_end=1802
+  _globals['_ZONECONTAINER']._serialized_start=1804
+  _globals['_ZONECONTAINER']._serialized_end=1930
+  _globals['_NODEMETADATA']._serialized_start=1933
+  _globals['_NODEMETADATA']._serialized_end=2356
+  _globals['_NODEMETADATA_LABELSENTRY']._serialized_start=2210
+  _globals['_NODEMETADATA_LABELSENTRY']._serialized_end=2255
+  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_start=2257
+  _globals['_NODEMETADATA_ANNOTATIONSENTRY']._serialized_end=2307
+  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_start=2309
+  _globals['_NODEMETADATA_CAPACITYENTRY']._serialized_end=2356
+  _globals['_MAPUPDATE']._serialized_start=2358
+  _globals['_MAPUPDATE']._serialized_end=2483
+  _globals['_MAPUPDATE_SETENTRY']._serialized_start=2441
+  _globals['_MAPUPDATE_SETENTRY']._serialized_end=2483
+  _globals['_TAINT']._serialized_start=2485
+  _globals['_TAINT']._serialized_end=2536
+  _globals['_TAINTSUPDATE']._serialized_start=2538
+  _globals['_TAINTSUPDATE']._serialized_end=2637
+  _globals['_EVENTSREQUEST']._serialized_start=2639
+  _globals['_EVENTSREQUEST']._serialized_end=2701
+  _globals['_PODEVENT']._serialized_start=2703
+  _globals['_PODEVENT']._serialized_end=2795
+  _globals['_HEALTHCHECKREPLY']._serialized_start=2797
+  _globals['_HEALTHCHECKREPLY']._serialized_end=2832
 # @@protoc_insertion_point(module_scope)

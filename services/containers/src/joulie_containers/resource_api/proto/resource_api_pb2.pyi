@@ -73,6 +73,30 @@ class SetPowerProfileRequest(_message.Message):
     profile: str
     def __init__(self, profile: _Optional[str] = ...) -> None: ...
 
+class SetPodConsentsRequest(_message.Message):
+    __slots__ = ("node_name", "pods")
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    node_name: str
+    pods: _containers.RepeatedCompositeFieldContainer[PodConsent]
+    def __init__(self, node_name: _Optional[str] = ..., pods: _Optional[_Iterable[_Union[PodConsent, _Mapping]]] = ...) -> None: ...
+
+class PodConsent(_message.Message):
+    __slots__ = ("namespace", "pod", "pod_uid", "allowed", "source", "consents")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    POD_UID_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    pod: str
+    pod_uid: str
+    allowed: str
+    source: str
+    consents: bool
+    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., pod_uid: _Optional[str] = ..., allowed: _Optional[str] = ..., source: _Optional[str] = ..., consents: _Optional[bool] = ...) -> None: ...
+
 class ManagerStatus(_message.Message):
     __slots__ = ("node_name", "registered", "problem", "configuration", "zones", "extended_resources", "instance", "cpu_classes_problem", "interrupts_problem")
     class ExtendedResourcesEntry(_message.Message):

@@ -6,8 +6,8 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from joulie_agent.class_limits.namespaces import NamespacesWatch, decode_namespace
 from joulie_api.errors import DecodeError
+from joulie_api.namespaces import NamespacesWatch, decode_namespace
 from joulie_core.labels import MAX_SLOWDOWN
 
 
