@@ -41,7 +41,7 @@ async def test_the_corpus_is_answered_200_and_what_is_encoded_415() -> None:
             statuses = connection.exchange([request(b"/prioritize", body) for body in corpus()])
         assert statuses == [200] * len(corpus())
         encoded = request(b"/filter", corpus()[0], b"Content-Encoding: gzip")
-        assert send_raw(port, encoded, leave=False) == {"415": 1}
+        assert send_raw(port, encoded, leave=False, quiet_s=30.0) == {"415": 1}
         assert json.loads(corpus()[0])["NodeNames"]
 
 
@@ -56,7 +56,8 @@ async def test_refused_requests_and_unknown_claims_share_a_line_a_second() -> No
                 body["Pod"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"gone-{requests}"}]
                 known = request(b"/prioritize", json.dumps(body).encode())
                 assert await asyncio.to_thread(connection.exchange, [known]) == [200]
-                assert await asyncio.to_thread(send_raw, port, _BAD_CHUNK, leave=False) == {"400": 1}
+                refused = await asyncio.to_thread(send_raw, port, _BAD_CHUNK, leave=False, quiet_s=30.0)
+                assert refused == {"400": 1}
                 requests += 2
     elapsed_s = time.monotonic() - started_at
     lines = _limited(target.lines)

@@ -61,13 +61,14 @@ class Connection:
         self._rest += data
 
 
-def send_raw(port: int, raw: bytes, *, leave: bool) -> Counter[str]:
+def send_raw(port: int, raw: bytes, *, leave: bool, quiet_s: float = _QUIET_S) -> Counter[str]:
     """Send bytes on a connection of their own and return the answers by status.
 
     Args:
         port: of the server.
         raw: the bytes.
-        leave: end the sending side at once, else wait for answers until none has come for 50 ms.
+        leave: end the sending side at once, else wait for answers until none has come for a while.
+        quiet_s: that while, in seconds; the server may end it by closing the connection.
     """
     received = b""
     with socket.create_connection((HOST, port), _TIMEOUT_S) as connection, suppress(ConnectionError):
@@ -75,7 +76,7 @@ def send_raw(port: int, raw: bytes, *, leave: bool) -> Counter[str]:
         if leave:
             connection.shutdown(socket.SHUT_WR)
         else:
-            connection.settimeout(_QUIET_S)
+            connection.settimeout(quiet_s)
         try:
             while data := connection.recv(1 << 16):
                 received += data

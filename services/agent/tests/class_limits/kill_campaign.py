@@ -21,7 +21,7 @@ from tests.e2e.waiting import eventually
 from joulie_actuator.hardware import journal
 from joulie_actuator.hardware.gpu.driver import clock_key
 from joulie_actuator.protocol import Subsystem
-from joulie_agent.class_limits.enforcement import LEASE_S, RENEW_S
+from joulie_agent.class_limits.enforcement import LEASE_S, LIFTED_WITHIN_S, RENEW_S
 
 #: Of the driver, and of machines that are busy with other tests.
 SLACK_S = 3.0
@@ -98,7 +98,7 @@ class Watched:
         self._gpus = site.gpus.gpus
         #: By GPU, how often its limits had ended when it was waited for, and when it was seen to have ended.
         self._ends, self.ended_at = {}, {}
-        #: By GPU with a performance pod, whether it has been seen without a limit.
+        #: By GPU with a container of a performance pod, whether it has been seen without a limit.
         self.taken = {}
         self.wrong = []
 
@@ -253,7 +253,6 @@ class KillCampaign:
             for gpu in gpus:
                 name = f"performance-{self._pods}-{gpu}"
                 self._pods += 1
-                self._watched.taken[gpu] = False
                 self._names[gpu] = name
                 tasks.append(asyncio.create_task(self._start(name, gpu)))
             return tasks
@@ -266,9 +265,18 @@ class KillCampaign:
             self._end_pods()
 
     async def _start(self, name, gpu):
-        # A runtime creates the container where its plugin has gone.
-        with suppress(ConnectionError, TimeoutError):
+        try:
             await self._site.start(name, gpu)
+        except (ConnectionError, TimeoutError):
+            # A runtime creates the container where its plugin has gone. Limits are then lifted by polling.
+            asyncio.get_running_loop().call_later(LIFTED_WITHIN_S, self._take, name, gpu)
+        else:
+            self._take(name, gpu)
+
+    def _take(self, name, gpu):
+        """From now on no limit comes back; one that was on its way when the pod came may have been set until now."""
+        if self._names.get(gpu) == name:
+            self._watched.taken[gpu] = False
 
     def _end_pods(self):
         self._watched.taken.clear()
