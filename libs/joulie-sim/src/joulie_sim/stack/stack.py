@@ -248,7 +248,8 @@ def _is_established(crd: Mapping[str, object]) -> bool:
         StartError: the API server rejected the names of the CRD.
     """
     status = crd.get("status")
-    conditions = status.get("conditions", []) if isinstance(status, dict) else []
+    # Before the first condition the API server answers with null.
+    conditions = (status.get("conditions") or []) if isinstance(status, dict) else []
     for condition in conditions:
         if condition["type"] == "NamesAccepted" and condition["status"] == "False":
             raise StartError(f"CRD rejected: {condition['message']}")
