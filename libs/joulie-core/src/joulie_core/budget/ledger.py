@@ -80,16 +80,16 @@ def held_mw(node: BudgetNode) -> int | None:
         return node.max_mw
     if report is not None and report.sequence == ask.sequence:
         return confirmed_mw(node, ask, report)
-    held = unconfirmed_mw(node, ask)
-    if report is None or not is_overtaken(node) or held is None:
+    held, later = unconfirmed_mw(node, ask), later_report(node)
+    if later is None or held is None:
         return held
-    return node.max_mw if report.in_force_mw is None else max(held, report.in_force_mw)
+    return node.max_mw if later.in_force_mw is None else max(held, later.in_force_mw)
 
 
-def is_overtaken(node: BudgetNode) -> bool:
-    """Return whether the agent has applied a later ask than the stored one, as where that came back with a backup."""
+def later_report(node: BudgetNode) -> LimitReport | None:
+    """Return the report of a later ask than the stored one, as where that came back with a backup; None without one."""
     ask, report = current_ask(node), current_report(node)
-    return ask is not None and report is not None and report.sequence > ask.sequence
+    return report if ask is not None and report is not None and report.sequence > ask.sequence else None
 
 
 def may_be_in_force_mw(node: BudgetNode, now_s: float, times: LeaseTimes, *, releases: bool) -> int | None:

@@ -18,8 +18,8 @@ from joulie_core.budget.ledger import (
     LimitAsk,
     current_ask,
     current_report,
-    is_overtaken,
     is_silent,
+    later_report,
     may_be_in_force_mw,
     next_ask,
 )
@@ -143,7 +143,7 @@ class BudgetPlanner:
             charge_mw=charge,
             asked_mw=asked or 0,
             can_follow=follows and not is_silent(node, now_s, self._times),
-            fenced=ask is not None and is_own(ask, self._term) and not is_overtaken(node),
+            fenced=ask is not None and is_own(ask, self._term) and later_report(node) is None,
             confirmed=confirmed,
         )
 
@@ -328,8 +328,8 @@ def _range(standing: _Standing) -> tuple[int, int]:
 
 def _applied_mw(node: BudgetNode) -> tuple[int, ...]:
     """Return what was read back of an ask that is later than the stored one; none where there is no such limit."""
-    report = current_report(node)
-    return (report.in_force_mw,) if is_overtaken(node) and report and report.in_force_mw is not None else ()
+    report = later_report(node)
+    return () if report is None or report.in_force_mw is None else (report.in_force_mw,)
 
 
 def _band(node: BudgetNode) -> int:
