@@ -14,6 +14,7 @@ from joulie_core.timestamps import epoch_seconds, rfc3339
 from joulie_ven.limits import LIMIT_KINDS, DomainLimit, LimitKind
 from joulie_ven.settings import VenSettings
 from joulie_ven.times import FOREVER
+from joulie_ven.wire import is_object_id
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "joulie-ven"
@@ -22,8 +23,6 @@ INTERVAL: Final = "joulie.io/openadr-interval"
 PAYLOAD: Final = "joulie.io/openadr-payload"
 SEEN: Final = "joulie.io/openadr-seen"
 _DIGITS: Final = 20
-#: As `joulie_ven.wire` reads them from a VTN.
-_EVENT_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _INTERVAL_ID: Final = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -60,7 +59,7 @@ def read_own(found: Versioned[PowerEvent]) -> OwnEvent | None:
         or start_s is None
         or end_s is None
         or notes.get(PAYLOAD) not in LIMIT_KINDS
-        or not _EVENT_ID.fullmatch(notes.get(EVENT, ""))
+        or not is_object_id(notes.get(EVENT, ""))
     ):
         return None
     kind = LimitKind(notes[PAYLOAD])

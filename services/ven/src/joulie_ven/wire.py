@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
@@ -34,6 +34,7 @@ Targets = Annotated[tuple[Annotated[str, Field(max_length=_NAME)], ...], Field(m
 #: A time or a duration; read by `joulie_ven.times`.
 _Moment = Annotated[str, Field(max_length=_NAME)]
 _Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+_OBJECT_ID: Final = TypeAdapter(ObjectId)
 
 
 class _Wire(BaseModel):
@@ -139,6 +140,15 @@ class _Identified(msgspec.Struct):
 
 _LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+
+
+def is_object_id(text: str) -> bool:
+    """Return whether a VTN may have given this id to an object."""
+    try:
+        _OBJECT_ID.validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def decode_items(raw: bytes, what: str) -> list[bytes]:
