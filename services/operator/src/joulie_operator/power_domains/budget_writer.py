@@ -123,9 +123,6 @@ class BudgetWriter:
         except Conflict:
             # It has changed since it was seen.
             return
-        except NotFound:
-            # It is gone, as it shall be.
-            self._log.recovered(node=budget.name)
         except KubeError as error:
             self._log.failed(error, node=budget.name)
         else:
