@@ -102,15 +102,15 @@ class WorkQueue:
             timer.cancel()
             self._hand_out_all()
 
-    def _hand_out_all(self) -> None:
-        self._urgent_only = False
-        self._wake.set()
-
     def close(self) -> None:
         """Cancel the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def _hand_out_all(self) -> None:
+        self._urgent_only = False
+        self._wake.set()
 
     def _on_timer(self, name: NodeName) -> None:
         del self._timers[name]
