@@ -21,6 +21,7 @@ GPU_INDEX: Final = "GPU_INDEX"
 _VERSION: Final = "v1beta1"
 _SERVICE: Final = "v1beta1.DevicePlugin"
 _REGISTER_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.005
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class DevicePlugin:
         gpus: index of the GPU behind each device id.
         lock_mhz: returns the clock that the driver holds a GPU to, 0 for none.
         assigned_mhz: by index of a GPU, that clock at the time of the kubelet's last assignment of a device of it.
+        lifts_s: times from an assignment of a device of a limited GPU to the end of the limit, in seconds.
     """
 
     directory: Path
@@ -40,7 +42,9 @@ class DevicePlugin:
     gpus: Mapping[str, int]
     lock_mhz: Callable[[int], int]
     assigned_mhz: dict[int, int] = field(default_factory=dict)
+    lifts_s: list[float] = field(default_factory=list)
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _timing: set["asyncio.Task[None]"] = field(default_factory=set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -127,4 +131,15 @@ class DevicePlugin:
     def _assign(self, ids: list[str]) -> pb.ContainerAllocateResponse:
         (index,) = {self.gpus[each] for each in ids}
         self.assigned_mhz[index] = self.lock_mhz(index)
+        if self.assigned_mhz[index]:
+            task = asyncio.create_task(self._time_lift(index))
+            self._timing.add(task)
+            task.add_done_callback(self._timing.discard)
         return pb.ContainerAllocateResponse(envs={GPU_INDEX: str(index)})
+
+    async def _time_lift(self, index: int) -> None:
+        loop = asyncio.get_running_loop()
+        assigned_at = loop.time()
+        while self.lock_mhz(index) and not self._ended.is_set():  # noqa: ASYNC110 - the driver is a file
+            await asyncio.sleep(_POLL_S)
+        self.lifts_s.append(loop.time() - assigned_at)

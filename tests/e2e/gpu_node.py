@@ -62,6 +62,8 @@ class GpuNode:
     plugins: Collection[DevicePlugin]
     #: By GPU, the clock to which it was held at the kubelet's last assignment of it or of a part, 0 for none.
     assigned_mhz: dict[int, int]
+    #: Times from the kubelet's assignment of a limited GPU to the end of the limit, in seconds.
+    lifts_s: list[float]
     #: Standard pods by the GPU that they hold.
     standard: dict[int, Workload] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -92,6 +94,7 @@ class GpuNode:
                 for index in () if each.is_whole else each.gpus:
                     gpus.partition(index, processes.sys)
         assigned_mhz: dict[int, int] = {}
+        lifts_s: list[float] = []
         plugins = [
             DevicePlugin(
                 kubelet / "device-plugins",
@@ -99,10 +102,11 @@ class GpuNode:
                 {name.format(index): index for index in each.gpus for name in each.parts},
                 lambda index: gpus.locks_mhz[index],
                 assigned_mhz,
+                lifts_s,
             )
             for resource, each in layout.offered.items()
         ]
-        return cls(node, client, namespace, layout, gpus, processes, plugins, assigned_mhz)
+        return cls(node, client, namespace, layout, gpus, processes, plugins, assigned_mhz, lifts_s)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -20,6 +20,7 @@ from tests.e2e.gpu_pods import (
     SHARED,
     STANDARD,
     STAYS,
+    WHOLE,
     GpuLayout,
     Started,
     container,
@@ -138,6 +139,35 @@ async def test_the_start_hook_adds_little_to_the_creation_of_a_container(site: G
 
 async def _creations_ms(site: GpuNode, number: int = 15) -> list[float]:
     return [(await site.start(SHARED, PERFORMANCE)).creation_ms for _ in range(number)]
+
+
+async def _limits_are_lifted_without_the_start_hook(site: GpuNode, number: int) -> None:
+    hook = site.processes.running[START_HOOK]
+    await hook.stop()
+    site.lifts_s.clear()
+    try:
+        found = await site.hand_over(number, [WHOLE])
+    finally:
+        await hook.start()
+    await hook.wait_for_log("plugin registered", 30)
+    lifts_ms = [1000 * each for each in site.lifts_s]
+    print(
+        f"{len(lifts_ms)} hand-overs without the start hook, {sum(each.lock_mhz > 0 for each in found)} containers "
+        f"started limited; from the assignment, a limit was lifted after {_percentiles(lifts_ms)}"
+    )
+    assert len(lifts_ms) >= number
+    assert sorted(lifts_ms)[int(0.99 * len(lifts_ms))] <= 1500
+
+
+@pytest.mark.e2e
+async def test_without_the_start_hook_a_limit_is_lifted_soon_after_the_assignment(site: GpuNode) -> None:
+    await _limits_are_lifted_without_the_start_hook(site, 9)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(86_400)
+async def test_without_the_start_hook_limits_are_lifted_many_times(site: GpuNode) -> None:
+    await _limits_are_lifted_without_the_start_hook(site, int(os.environ.get("JOULIE_HAND_OVERS", "300")) // 3)
 
 
 @pytest.mark.e2e

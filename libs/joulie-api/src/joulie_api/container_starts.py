@@ -16,7 +16,7 @@ from joulie_api.decoding import decode
 LINE_LIMIT: Final = 1 << 14
 #: Questions that wait for an answer.
 MOST_WAITING: Final = 256
-#: From a question on, for how long limits stay away that were lifted for it: less than the controller holds them back.
+#: From a question or a look on, for how long limits stay away that were lifted for it.
 LIFTED_FOR_S: Final = 5.0
 _Name = Annotated[str, Meta(max_length=512)]
 _Number = Annotated[int, Meta(ge=0, le=1 << 62)]

@@ -1,5 +1,6 @@
 """The agent process: its informers, node workers and endpoints."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,10 +16,12 @@ from joulie_agent.backends.host import HostBackend
 from joulie_agent.backends.this_machine import host_backend
 from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.budgets.watch import BudgetsWatch
+from joulie_agent.class_limits.bound_pods import BoundPods
 from joulie_agent.class_limits.enforcement import ClassLimitEnforcement, EnforcementSources
 from joulie_agent.class_limits.metrics import enforcement_families, start_families
 from joulie_agent.class_limits.shadow import ShadowLimits, ShadowSources
-from joulie_agent.class_limits.starts import ContainerStarts, StartSources
+from joulie_agent.class_limits.start_looks import LookSources, StartLooks
+from joulie_agent.class_limits.starts import ContainerStarts
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.energy.cgroups import read_cpu_times
 from joulie_agent.energy.follow import EnergyFollower, EnergySources
@@ -77,8 +80,18 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         users = follow_users(app, read_users)
         follower = _follow_holders(app, settings, watch, host, workers, energy=energy, users=users)
         shadow = _shadow_limits(app, settings, client, host, follower, informers=informers) if follower else None
-        woken = partial(workers.wake, settings.node_name)
-        starts = _follow_starts(app, settings, client, watch, host, changed=woken, users=users)
+        enforcement = _enforce_class_limits(
+            app,
+            settings,
+            client,
+            watch,
+            host,
+            follower=follower,
+            shadow=shadow,
+            informers=informers,
+            workers=workers,
+            users=users,
+        )
         deps = WorkerDeps(
             informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
@@ -93,9 +106,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             held=follower.current if follower else None,
             energy=energy,
             shadow=shadow,
-            enforcement=_enforce_class_limits(
-                app, settings, follower, shadow, host, informers=informers, workers=workers, starts=starts
-            ),
+            enforcement=enforcement,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
@@ -214,25 +225,33 @@ def _shadow_limits(
 def _enforce_class_limits(
     app: App,
     settings: AgentSettings,
-    follower: HoldersFollower | None,
-    shadow: ShadowLimits | None,
+    client: KubeClient,
+    watch: NodePodsWatch | None,
     host: PowerBackend,
     *,
+    follower: HoldersFollower | None,
+    shadow: ShadowLimits | None,
     informers: Informers,
     workers: NodeWorkers,
-    starts: ContainerStarts | None,
+    users: UsersNow,
 ) -> ClassLimitEnforcement | None:
     """Start to set the limits by class, if that is set and the hardware of this machine is this agent's."""
-    if settings.class_limits is not ClassLimits.ENFORCE or follower is None or shadow is None:
+    if settings.class_limits is not ClassLimits.ENFORCE or watch is None or follower is None or shadow is None:
         return None
     if not isinstance(host, HostBackend):
         return None
     name = settings.node_name
+    woken = partial(workers.wake, name)
 
     def controlled() -> bool:
         node = informers.nodes.get(name)
         return node is not None and is_managed(node) and informers.route(node).gpu_control.type is ControlType.HOST
 
+    listing = partial(fetch_answer, now_socket(settings.holders_socket))
+    looks = StartLooks(LookSources(listing, watch.current, host.node_gpus, users), app.failures)
+    bound = BoundPods(looks, asyncio.get_running_loop())
+    watch.pods.subscribe(bound.pod_changed)
+    starts = _follow_starts(app, settings, client, looks, bound, changed=woken) if settings.start_hook_socket else None
     sources = EnforcementSources(
         follower.recent,
         shadow.decide,
@@ -240,12 +259,11 @@ def _enforce_class_limits(
         host.set_class_clocks,
         (lambda: starts.waits_s) if starts else lambda: None,
     )
-    enforcement = ClassLimitEnforcement(sources, partial(workers.wake, name), app.failures)
+    enforcement = ClassLimitEnforcement(sources, woken, app.failures)
     follower.when_looked(lambda _held: enforcement.wake())
     app.registry.register(NodeSeriesCollector(partial(enforcement_families, name, enforcement)))
     app.spawn("limits by class", enforcement.run())
-    if starts is not None:
-        app.spawn("container starts", starts.run(enforcement.before_start))
+    app.spawn("starting pods", looks.run(enforcement.before_start))
     return enforcement
 
 
@@ -253,21 +271,16 @@ def _follow_starts(
     app: App,
     settings: AgentSettings,
     client: KubeClient,
-    watch: NodePodsWatch | None,
-    host: PowerBackend,
+    looks: StartLooks,
+    bound: BoundPods,
     *,
     changed: Callable[[], None],
-    users: UsersNow,
-) -> ContainerStarts | None:
-    """Return what lifts limits by class before containers start, to be run; None where they are lifted by polling."""
-    if not settings.start_hook_socket or watch is None or not isinstance(host, HostBackend):
-        return None
+) -> ContainerStarts:
+    """Start to answer the start hook, by whose questions limits are lifted before containers start."""
     name = settings.node_name
     events = PodEvents(client, component=SERVICE, node=name, wall_time=time.time)
     app.spawn("events", events.run())
-    sources = StartSources(
-        partial(fetch_answer, now_socket(settings.holders_socket)), watch.current, host.node_gpus, users, events.record
-    )
-    starts = ContainerStarts(settings.start_hook_socket, sources, changed, app.failures)
+    starts = ContainerStarts(settings.start_hook_socket, looks, bound, events.record, changed)
     app.registry.register(NodeSeriesCollector(partial(start_families, name, starts)))
+    app.spawn("container starts", starts.run())
     return starts

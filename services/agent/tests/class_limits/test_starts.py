@@ -12,9 +12,11 @@ from prometheus_client import CollectorRegistry
 from joulie_actuator.server import Admission
 from joulie_agent.class_limits import starts as module
 from joulie_agent.class_limits.before_start import LiftOutcome
+from joulie_agent.class_limits.bound_pods import FIRST_LOOK_S, LOOKED_FOR_S, BoundPods
 from joulie_agent.class_limits.metrics import start_families
-from joulie_agent.class_limits.starts import NOT_LIFTED, ContainerStarts, StartSources
-from joulie_api.container_starts import HookState
+from joulie_agent.class_limits.start_looks import LookSources, StartLooks
+from joulie_agent.class_limits.starts import NOT_LIFTED, ContainerStarts
+from joulie_api.container_starts import MOST_WAITING, HookState
 from joulie_api.failures import Failures
 from joulie_api.pod_events import PodEvent
 from joulie_containers.start_hook.controller import AskOutcome, ControllerLink, listening
@@ -55,6 +57,33 @@ def wait_until(condition):
         time.sleep(0.001)
 
 
+class FakeLoop:
+    """Clock and timers of an event loop."""
+
+    def __init__(self):
+        self.now, self.timers = 0.0, []
+
+    def time(self):
+        return self.now
+
+    def call_at(self, when, callback, *args):
+        timer = asyncio.TimerHandle(when, callback, args, asyncio.get_running_loop())
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, until):
+        """Let the time pass, and return when timers went off."""
+        went_off = []
+        while due := [each for each in self.timers if not each.cancelled() and each.when() <= until]:
+            first = min(due)
+            self.timers.remove(first)
+            self.now = first.when()
+            went_off.append(round(self.now, 3))
+            first._run()
+        self.now = until
+        return went_off
+
+
 class Node:
     """The real start hook's socket, and scripted answers of kubelet, API server and actuator."""
 
@@ -72,9 +101,11 @@ class Node:
         self.lifting = asyncio.Event()
         self.defect = None
         self.asked = 0
-        sources = StartSources(self._list, lambda: self.pods, lambda: GPUS, lambda: self.users, self.warnings.append)
-        self.registry = CollectorRegistry()
-        self.starts = ContainerStarts(str(self.path), sources, self._changed, Failures(self.registry))
+        sources = LookSources(self._list, lambda: self.pods, lambda: GPUS, lambda: self.users)
+        self.looks_at = StartLooks(sources, Failures(CollectorRegistry()))
+        self.loop = FakeLoop()
+        self.bound = BoundPods(self.looks_at, self.loop)
+        self.starts = ContainerStarts(str(self.path), self.looks_at, self.bound, self.warnings.append, self._changed)
         self.changed = asyncio.Event()
 
     async def _list(self):
@@ -102,12 +133,13 @@ class Node:
 
     @asynccontextmanager
     async def running(self):
-        task = asyncio.create_task(self.starts.run(self._lift))
+        tasks = [asyncio.create_task(self.starts.run()), asyncio.create_task(self.looks_at.run(self._lift))]
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     @asynccontextmanager
     async def followed(self):
@@ -115,6 +147,20 @@ class Node:
             async with asyncio.timeout(10):
                 await self.changed.wait()
             yield
+
+    def see(self, name, **changed):
+        """Let the API server show that a pod was bound to the node."""
+        new = replace(pod(name), started_at_s=None, cgroup_uid=f"uid-{name}", **changed)
+        self.pods = NodePods({**self.pods.pods, new.key: new})
+        self.bound.pod_changed(new.key, None, new)
+
+    async def look_at(self, at_s):
+        """Let the time pass, and wait for the looks that this begins."""
+        asked = self.asked
+        if self.loop.advance(at_s):
+            await asyncio.to_thread(wait_until, lambda: self.asked > asked)
+            for _ in range(5):
+                await asyncio.sleep(0)
 
     def ask(self, name, uid=None):
         return asyncio.create_task(self.link.ask("ml", name, uid or f"uid-{name}"))
@@ -184,7 +230,7 @@ async def test_questions_during_a_look_share_the_next_one(node):
         first = node.ask("serve")
         await node.lifting.wait()
         more = [node.ask("other"), node.ask("serve")]
-        await asyncio.to_thread(wait_until, lambda: len(node.starts._waiting) == 2)
+        await asyncio.to_thread(wait_until, lambda: node.looks_at.waiting == 2)
         node.lifted.set()
         assert set(await asyncio.gather(first, *more)) == {AskOutcome.ANSWERED}
     assert [each.gpus for each in node.looks] == [{"GPU-a"}, {"GPU-a", "GPU-b"}]
@@ -295,3 +341,117 @@ async def test_a_start_hook_that_sends_no_message_is_connected_again(node, line,
         await connected.get()
         await connected.get()
     assert node.starts.waits_s is None
+
+
+async def test_a_pod_that_was_bound_has_its_limits_lifted_as_soon_as_the_kubelet_lists_its_gpus(node):
+    full, node.listing = node.listing, DeviceListing((listed("other", "GPU-b"),), time.time())
+    async with node.followed():
+        node.see("serve")
+        await node.look_at(FIRST_LOOK_S)
+        # Without its GPUs nothing is lifted for it, and no limit of the others changes.
+        assert (node.asked, node.looks) == (1, [])
+        node.listing = full
+        await node.look_at(3 * FIRST_LOOK_S)
+        (look,) = node.looks
+        assert look.gpus == {"GPU-a"}
+        # No further look, and both questions about it are answered at once.
+        node.lifted.clear()
+        node.loop.advance(2.0)
+        assert await node.link.lift_early("ml", "serve", "uid-serve")
+        assert await node.ask("serve") is AskOutcome.ANSWERED
+        assert node.asked == 2
+        node.lifted.set()
+        # An answer counts for 5 s.
+        node.loop.advance(3 * FIRST_LOOK_S + 5.0)
+        assert await node.ask("serve") is AskOutcome.ANSWERED
+        assert node.asked == 3
+    assert node.warnings == []
+
+
+@pytest.mark.parametrize("uid", ["uid-serve", "uid-of-an-earlier-one"])
+async def test_what_was_lifted_ahead_counts_for_that_very_pod(node, uid):
+    async with node.followed():
+        node.see("serve")
+        await node.look_at(FIRST_LOOK_S)
+        await node.ask("serve", uid)
+    assert node.asked == (1 if uid == "uid-serve" else 2)
+
+
+async def test_a_limit_that_could_not_be_lifted_ahead_is_asked_about_again(node):
+    node.outcome = LiftOutcome(left={"GPU-a": "stuck"})
+    async with node.followed():
+        node.see("serve")
+        await node.look_at(FIRST_LOOK_S)
+        node.loop.advance(2.0)
+        assert (node.asked, node.warnings) == (1, [])
+        assert await node.ask("serve") is AskOutcome.ANSWERED
+    assert (node.asked, len(node.warnings)) == (2, 1)
+
+
+async def test_a_pod_that_the_kubelet_does_not_list_is_looked_at_for_two_seconds_less_and_less_often(node):
+    node.listing = NoListing(HolderReason.KUBELET_LATE)
+    async with node.followed():
+        node.see("serve")
+        assert node.loop.advance(60.0) == [0.03, 0.09, 0.21, 0.45, 0.93, 1.89, 3.81]
+        await asyncio.to_thread(wait_until, lambda: node.asked)
+        assert node.loop.advance(60 + LOOKED_FOR_S) == []
+    assert node.looks == []
+
+
+async def test_a_pod_that_is_seen_later_is_looked_at_as_soon_and_no_look_is_put_off(node):
+    node.see("serve")
+    node.loop.advance(0.5)
+    node.see("other")
+    assert node.loop.advance(0.62) == [0.53, 0.59]
+    # The look at 0.71 is due sooner than the first one of this pod.
+    node.loop.advance(0.7)
+    node.see("serve-2")
+    assert node.loop.advance(0.75) == [0.71]
+
+
+@pytest.mark.parametrize("changed", [{"active": False}, {"units": {}}], ids=["ended", "without GPUs"])
+async def test_a_pod_that_gets_no_gpu_is_not_looked_at(node, changed):
+    node.see("serve", **changed)
+    assert node.loop.advance(10.0) == []
+
+
+async def test_a_pod_that_the_kubelet_accepted_before_is_not_looked_at(node):
+    node.bound.pod_changed("ml/serve", None, pod("serve"))
+    assert node.loop.advance(10.0) == []
+
+
+async def test_a_pod_is_looked_at_when_it_is_new_and_not_at_each_change_or_its_end(node):
+    bound = replace(pod("serve"), started_at_s=None)
+    node.bound.pod_changed(bound.key, bound, bound)
+    node.bound.pod_changed(bound.key, bound, None)
+    assert node.loop.advance(10.0) == []
+    node.bound.pod_changed(bound.key, bound, replace(bound, uid="another"))
+    assert node.loop.advance(10.03) == [10.03]
+
+
+@pytest.mark.parametrize("may", [{"claims": ("gpu",)}, {"unreadable": True}])
+async def test_a_pod_that_may_have_gpus_is_looked_at(node, may):
+    node.see("serve", units={}, **may)
+    assert node.loop.advance(0.03) == [0.03]
+
+
+async def test_of_many_pods_that_are_bound_at_once_some_are_looked_at(node):
+    for number in range(2 * MOST_WAITING):
+        node.see(f"pod-{number}")
+    node.loop.advance(FIRST_LOOK_S)
+    assert len(node.looks_at._ahead) == MOST_WAITING
+
+
+async def test_looks_ahead_are_not_in_the_way_of_questions(node):
+    async with node.followed():
+        node.lifted.clear()
+        first = node.ask("other")
+        await node.lifting.wait()
+        for number in range(2 * MOST_WAITING):
+            node.see(f"pod-{number}")
+        node.loop.advance(FIRST_LOOK_S)
+        asked = node.ask("serve")
+        await asyncio.to_thread(wait_until, lambda: node.looks_at.waiting == 1)
+        node.lifted.set()
+        assert (await first, await asked) == (AskOutcome.ANSWERED, AskOutcome.ANSWERED)
+    assert node.looks[-1].gpus == {"GPU-a"}

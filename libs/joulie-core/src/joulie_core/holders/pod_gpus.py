@@ -30,7 +30,7 @@ class StartingPod:
 def requests_no_gpu(pod: StartingPod, pods: NodePods | None) -> bool:
     """Return whether it is certain that a pod requests no GPU."""
     known = _known(pod, pods)
-    return known is not None and not known.unreadable and not known.claims and not known.units
+    return known is not None and not known.may_have_gpus
 
 
 def gpus_of_pod(

@@ -167,6 +167,11 @@ class NodePod:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def may_have_gpus(self) -> bool:
+        """Whether it is not certain that it requests no GPU."""
+        return self.unreadable or bool(self.claims) or bool(self.units)
+
 
 def node_pod(pod: Pod, kind: str = "", controller: str = "") -> NodePod:
     """Return what holders and energy depend on; a start that is no time is not known.

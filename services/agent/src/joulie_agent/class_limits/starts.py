@@ -1,20 +1,22 @@
 """Answers the start hook: a container may be created when no limit that is not its pod's is on its GPUs.
 
-Guarantees that a question of a pod without GPUs is answered at once; that for any other the kubelet is asked after the
-question has come, and the answer is sent after the actuator's; and that a start hook which is not there, or sends what
-is no message, ends nothing: limits are lifted by polling then. Questions that come during a look share the next one.
+Guarantees that a question about a pod without GPUs, or one whose limits were lifted ahead, is answered at once; that
+for any other the kubelet is asked after the question has come, and the answer is sent after the actuator's; and that a
+start hook which is not there, or sends what is no message, ends nothing: limits are lifted by polling then.
 Source: docs/decisions/0059-limits-lifted-before-start.md.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NoReturn
 
 import structlog
 
-from joulie_agent.class_limits.before_start import LiftOutcome, StartLook
+from joulie_agent.class_limits.bound_pods import BoundPods
+from joulie_agent.class_limits.start_looks import PodFound, StartLooks
 from joulie_api.container_starts import (
     LINE_LIMIT,
     MOST_WAITING,
@@ -26,35 +28,15 @@ from joulie_api.container_starts import (
 )
 from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
-from joulie_api.failures import Failures
 from joulie_api.pod_events import PodEvent
-from joulie_core.holders.held import NodePods, held_devices
-from joulie_core.holders.pod_gpus import StartingPod, gpus_of_pod, requests_no_gpu
-from joulie_core.holders.records import DeviceListing, DeviceUsers, NodeGpu, NoListing
+from joulie_core.holders.pod_gpus import StartingPod
 
 #: Between two attempts to reach the start hook.
 RECONNECT_S: Final = 1.0
 #: Of an Event about a pod whose container was started while one of its GPUs was limited.
 NOT_LIFTED: Final = "ClassLimitNotLifted"
-_WORK: Final = "limits lifted before a start"
 
 _log = structlog.get_logger()
-
-Lift = Callable[[StartLook], Awaitable[LiftOutcome]]
-
-
-@dataclass(frozen=True, slots=True)
-class StartSources:
-    """Sources of what a starting container has, and what takes warnings."""
-
-    #: The kubelet's answer to a question that is asked now, within a deadline.
-    listing: Callable[[], Awaitable[DeviceListing | NoListing]]
-    pods: Callable[[], NodePods | None]
-    gpus: Callable[[], Sequence[NodeGpu]]
-    #: What uses each GPU, by UUID; None where that is not looked for.
-    users: Callable[[], Mapping[str, DeviceUsers] | None]
-    #: Takes a warning about a pod.
-    warn: Callable[[PodEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +54,30 @@ class ContainerStarts:
 
     Args:
         socket: of the start hook.
-        sources: what an answer depends on.
+        looks: looks at what the pods have.
+        bound: pods whose limits may have been lifted ahead.
+        warn: takes a warning about a pod.
         changed: called when the start hook came, went or has another state.
-        failures: counts defects.
         clock: seconds of the machine's CLOCK_MONOTONIC.
     """
 
     def __init__(
         self,
         socket: str,
-        sources: StartSources,
+        looks: StartLooks,
+        bound: BoundPods,
+        warn: Callable[[PodEvent], None],
         changed: Callable[[], None],
-        failures: Failures,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._socket = socket
-        self._sources = sources
+        self._looks = looks
+        self._bound = bound
+        self._warn_pod = warn
         self._changed = changed
-        self._failures = failures
         self._clock = clock
         self._state: HookState | None = None
-        self._waiting: list[_Question] = []
-        self._woken = asyncio.Event()
         self._log = FailureLog(_log, failed="start hook not followed", recovered="start hook followed")
         #: Containers since this process has started that were, or perhaps were, started under a limit not theirs.
         self.limited_starts = 0
@@ -104,19 +87,17 @@ class ContainerStarts:
         """Seconds for which containers wait until limits are lifted; None where none waits."""
         return self._state.deadline_s if self._state is not None and self._state.registered else None
 
-    async def run(self, lift: Lift) -> NoReturn:
-        """Follow the start hook until cancelled; `lift` lifts the limits of GPUs."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._answer_all(lift))
-            while True:
-                try:
-                    await self._follow()
-                    self._log.failed("the start hook has closed the connection")
-                except (OSError, ValueError, DecodeError) as error:
-                    # ValueError: a line that is too long.
-                    self._log.failed(error)
-                self._take_state(None)
-                await asyncio.sleep(RECONNECT_S)
+    async def run(self) -> NoReturn:
+        """Follow the start hook until cancelled."""
+        while True:
+            try:
+                await self._follow()
+                self._log.failed("the start hook has closed the connection")
+            except (OSError, ValueError, DecodeError) as error:
+                # ValueError: a line that is too long.
+                self._log.failed(error)
+            self._take_state(None)
+            await asyncio.sleep(RECONNECT_S)
 
     async def _follow(self) -> None:
         reader, writer = await asyncio.open_unix_connection(self._socket, limit=LINE_LIMIT)
@@ -138,54 +119,30 @@ class ContainerStarts:
             self._changed()
 
     def _take(self, question: _Question) -> None:
-        if requests_no_gpu(question.pod, self._sources.pods()):
+        if self._looks.requests_no_gpu(question.pod) or self._bound.is_lifted(question.pod):
             _answer(question, lifted=True)
-        elif len(self._waiting) < MOST_WAITING:
-            self._waiting.append(question)
-            self._woken.set()
+        elif self._looks.waiting < MOST_WAITING:
+            self._looks.ask(question.pod, partial(self._tell, question))
 
-    async def _answer_all(self, lift: Lift) -> NoReturn:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            asked, self._waiting = self._waiting, []
-            try:
-                await self._lift(asked, lift)
-            except Exception as error:  # noqa: BLE001 - a defect must not end what holds caps; limits are polled
-                self._failures.internal_error(_WORK, error)
-            else:
-                self._failures.worked(_WORK)
+    def _tell(self, question: _Question, found: PodFound) -> None:
+        _answer(question, lifted=not found.left)
+        if not question.start.early:
+            self._warn(question.start, found)
 
-    async def _lift(self, asked: Sequence[_Question], lift: Lift) -> None:
-        listing = await self._sources.listing()
-        pods, gpus = self._sources.pods(), self._sources.gpus()
-        of_pods = [gpus_of_pod(each.pod, listing, pods, gpus) for each in asked]
-        known = [each for each in of_pods if each is not None]
-        all_known = frozenset[str]().union(*known) if len(known) == len(of_pods) else None
-        outcome = await lift(StartLook(held_devices(listing, pods, gpus, self._sources.users()), all_known))
-        for question, uuids in zip(asked, of_pods, strict=True):
-            left = {uuid: text for uuid, text in outcome.left.items() if uuids is None or uuid in uuids}
-            _answer(question, lifted=not left)
-            if not question.start.early:
-                self._warn(question.start, uuids, outcome, left)
-
-    def _warn(
-        self, start: ContainerStart, uuids: frozenset[str] | None, outcome: LiftOutcome, left: Mapping[str, str]
-    ) -> None:
+    def _warn(self, start: ContainerStart, found: PodFound) -> None:
         """Warn where the container was started before its limits were lifted."""
         late = self._state is None or self._clock() - start.asked_at_s > self._state.deadline_s
-        found = dict(left)
+        limited = dict(found.left)
         if late:
-            lifted = outcome.lifted if uuids is None else outcome.lifted & uuids
-            found |= dict.fromkeys(lifted, "its limit was lifted after the container was started")
-        if not found:
+            limited |= dict.fromkeys(found.lifted, "its limit was lifted after the container was started")
+        if not limited:
             return
         self.limited_starts += 1
-        which = "its GPU" if uuids is not None else "a GPU that may be its"
-        uuid, text = min(found.items())
-        more = f"; {len(found) - 1} more" if len(found) > 1 else ""
+        which = "its GPU" if found.gpus is not None else "a GPU that may be its"
+        uuid, text = min(limited.items())
+        more = f"; {len(limited) - 1} more" if len(limited) > 1 else ""
         message = f"A container was started while {which}, {uuid}, was limited by class: {text}{more}"
-        self._sources.warn(PodEvent(start.namespace, start.pod, start.uid, NOT_LIFTED, message))
+        self._warn_pod(PodEvent(start.namespace, start.pod, start.uid, NOT_LIFTED, message))
 
 
 def _answer(question: _Question, *, lifted: bool) -> None:
