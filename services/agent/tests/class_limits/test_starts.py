@@ -58,10 +58,12 @@ def wait_until(condition):
 
 
 class FakeLoop:
-    """Clock and timers of an event loop."""
+    """Clock and timers of an event loop, in seconds after some time."""
+
+    BEGUN_AT = 1000.0
 
     def __init__(self):
-        self.now, self.timers = 0.0, []
+        self.now, self.timers = self.BEGUN_AT, []
 
     def time(self):
         return self.now
@@ -73,12 +75,12 @@ class FakeLoop:
 
     def advance(self, until):
         """Let the time pass, and return when timers went off."""
-        went_off = []
+        went_off, until = [], self.BEGUN_AT + until
         while due := [each for each in self.timers if not each.cancelled() and each.when() <= until]:
             first = min(due)
             self.timers.remove(first)
             self.now = first.when()
-            went_off.append(round(self.now, 3))
+            went_off.append(round(self.now - self.BEGUN_AT, 3))
             first._run()
         self.now = until
         return went_off
@@ -102,7 +104,8 @@ class Node:
         self.defect = None
         self.asked = 0
         sources = LookSources(self._list, lambda: self.pods, lambda: GPUS, lambda: self.users)
-        self.looks_at = StartLooks(sources, Failures(CollectorRegistry()))
+        self.registry = CollectorRegistry()
+        self.looks_at = StartLooks(sources, Failures(self.registry))
         self.loop = FakeLoop()
         self.bound = BoundPods(self.looks_at, self.loop)
         self.starts = ContainerStarts(str(self.path), self.looks_at, self.bound, self.warnings.append, self._changed)
@@ -162,13 +165,19 @@ class Node:
             for _ in range(5):
                 await asyncio.sleep(0)
 
+    def defects(self):
+        work = {"work": "limits lifted before a start"}
+        return self.registry.get_sample_value("joulie_internal_errors_total", work) or 0
+
     def ask(self, name, uid=None):
         return asyncio.create_task(self.link.ask("ml", name, uid or f"uid-{name}"))
 
 
 @pytest.fixture
 async def node(tmp_path):
-    return Node(tmp_path)
+    node = Node(tmp_path)
+    yield node
+    assert node.defects() == (node.defect is not None)
 
 
 async def test_a_question_is_answered_after_the_limits_of_the_pods_gpus_are_lifted(node):
@@ -249,14 +258,22 @@ async def test_a_limit_that_is_left_is_an_event_of_the_pod_alone_that_has_the_gp
     assert series[-1] == 1
 
 
-async def test_a_limit_that_is_lifted_after_the_deadline_is_an_event_too(node):
-    node.outcome = LiftOutcome(lifted=frozenset({"GPU-a"}))
+@pytest.mark.parametrize(
+    ("listing", "which", "more"),
+    [
+        (None, "its GPU, GPU-a,", ""),
+        (NoListing(HolderReason.KUBELET_LATE), "a GPU that may be its, GPU-a,", "; 1 more"),
+    ],
+)
+async def test_of_limits_that_are_lifted_late_the_event_names_those_that_may_be_its_pods(node, listing, which, more):
+    node.listing, node.outcome = listing or node.listing, LiftOutcome(lifted=frozenset({"GPU-a", "GPU-b"}))
     async with node.followed():
         node.lifted.clear()
         assert await node.ask("serve") is AskOutcome.LATE
         node.lifted.set()
         await asyncio.to_thread(wait_until, lambda: node.warnings)
-    assert "its limit was lifted after the container was started" in node.warnings[0].message
+    message = f"A container was started while {which} was limited by class: its limit was lifted after"
+    assert [each.message for each in node.warnings] == [f"{message} the container was started{more}"]
 
 
 async def test_what_was_lifted_in_time_is_no_event(node):
@@ -302,8 +319,10 @@ async def test_a_defect_ends_nothing_and_the_next_question_is_answered(node):
     node.defect = ArithmeticError("a defect")
     async with node.followed():
         assert await node.ask("serve") is AskOutcome.LATE
-        node.defect = None
+        assert node.defects() == 1
+        repaired, node.defect = node.defect, None
         assert await node.ask("serve") is AskOutcome.ANSWERED
+    node.defect = repaired
 
 
 async def test_how_long_containers_wait_is_known_while_the_runtime_asks_alone(node, monkeypatch):

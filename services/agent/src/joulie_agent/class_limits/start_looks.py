@@ -7,7 +7,7 @@ look share the next one. Source: docs/decisions/0059-limits-lifted-before-start.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from joulie_agent.class_limits.before_start import LiftOutcome, StartLook
@@ -42,9 +42,9 @@ class PodFound:
     #: UUIDs of its GPUs; None where these are not certain: any GPU may be one.
     gpus: frozenset[str] | None
     #: Those, of all GPUs where they are not certain, that had a limit which is not the pod's.
-    lifted: frozenset[str] = frozenset()
+    lifted: frozenset[str]
     #: Why such a limit is still there, or perhaps there, as a sentence, by UUID.
-    left: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, str]
 
 
 _Pods = Collection[tuple[StartingPod, Then]]
