@@ -155,7 +155,7 @@ async def test_what_was_written_is_forgotten_with_the_event(site):
     event = site.event("cut")
     await site.publish(event, site.event("other"))
     await site.publish(site.event("other"), after_s=1.0)
-    assert site.writer._written_over.keys() == {"other"}
+    assert site.writer._statuses._written_over.keys() == {"other"}
 
 
 @pytest.mark.parametrize("status", [403, 409, 500])

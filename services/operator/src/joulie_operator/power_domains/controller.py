@@ -17,8 +17,7 @@ from typing import Final
 
 import structlog
 
-from joulie_api.apply import MAX_IN_FLIGHT, FencedWriter, write_each
-from joulie_api.errors import KubeError, NotFound, NotLeader
+from joulie_api.apply import FencedWriter
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
 from joulie_api.reflector import LocalCopy, Reflector
@@ -37,6 +36,7 @@ from joulie_operator.power_domains.inputs import DomainNode, DomainSight, unknow
 from joulie_operator.power_domains.metrics import DomainState
 from joulie_operator.power_domains.rest import published_rests
 from joulie_operator.power_domains.status import dated, domain_status, unreadable_status
+from joulie_operator.power_domains.status_writer import StatusWriter
 
 _log = structlog.get_logger()
 
@@ -96,15 +96,11 @@ class PowerDomainController:
         parts.events.wake = self._wake_at_once
         parts.events.renewed = self._changed.set
         parts.domains.subscribe(self._on_domain)
-        #: Versions of objects whose status was written since: until another one is seen, nothing is.
-        self._written_over: dict[str, str] = {}
         #: Why objects could not be read, as it was written into their status.
         self._told: dict[str, str] = {}
         self._reads = FailureLog(_log, failed="power domains not observed", recovered="power domains are observed")
-        self._writes = FailureLog(
-            _log,
-            failed="status of power domain not written, will be repeated",
-            recovered="status of power domain written",
+        self._writes = StatusWriter[PowerDomain](
+            parts.writer, POWER_DOMAINS, parts.failures, noun="power domain", key="domain"
         )
 
     async def run(self) -> None:
@@ -244,44 +240,23 @@ class PowerDomainController:
         statuses: Mapping[str, PowerDomainStatus],
     ) -> None:
         now_s = self._parts.wall()
-        self._written_over = {name: each for name, each in self._written_over.items() if name in domains}
         self._told = {name: reason for name, reason in self._told.items() if name in invalid}
-        self._writes.retain(lambda subject: subject["domain"] in domains or subject["domain"] in invalid)
-        works = (self._publish_one(domains[name], status, now_s) for name, status in statuses.items())
-        await write_each(works, concurrency=MAX_IN_FLIGHT)
+
+        def due(domain: Versioned[PowerDomain]) -> PowerDomainStatus | None:
+            status = statuses.get(domain.name)
+            return None if status is None else self._due(domain, status, now_s)
+
+        await self._writes.publish(domains.values(), due, self._is_superseded, unreadable=invalid)
         for name, reason in invalid.items():
             if self._told.get(name) != reason:
                 status = dated(unreadable_status(reason), (), None, now_s)
-                if await self._write(name, {"status": status.dump()}):
+                if await self._writes.write(name, {"status": status.dump()}):
                     self._told[name] = reason
 
-    async def _publish_one(self, domain: Versioned[PowerDomain], status: PowerDomainStatus, now_s: float) -> None:
-        with self._parts.failures.contained("publish power domain", domain=domain.name):
-            await self._publish_due(domain, status, now_s)
-
-    async def _publish_due(self, domain: Versioned[PowerDomain], status: PowerDomainStatus, now_s: float) -> None:
-        version, before = domain.metadata.resource_version, domain.model.status
-        if self._written_over.get(domain.name) == version or self._is_superseded():
-            return
+    def _due(self, domain: Versioned[PowerDomain], status: PowerDomainStatus, now_s: float) -> PowerDomainStatus | None:
+        """Return a status, dated and with what was drawn, where it is due."""
+        before = domain.model.status
         after = dated(status, before.conditions, domain.metadata.generation, now_s)
         if not is_due(before, after, domain.model.spec.limit_watts, now_s):
-            return
-        after = after.model_copy(update={"history": self._parts.events.history(domain.name, now_s)})
-        body = {"metadata": {"resourceVersion": version}, "status": after.dump()}
-        if await self._write(domain.name, body):
-            self._written_over[domain.name] = version
-
-    async def _write(self, name: str, body: Mapping[str, object]) -> bool:
-        """Apply a status; return False where that failed, which the next pass repeats."""
-        try:
-            await self._parts.writer.apply(POWER_DOMAINS, name, body, status=True)
-        except NotLeader:
-            raise
-        except NotFound:
-            # Deleted meanwhile.
-            return False
-        except KubeError as error:
-            self._writes.failed(error, domain=name)
-            return False
-        self._writes.recovered(domain=name)
-        return True
+            return None
+        return after.model_copy(update={"history": self._parts.events.history(domain.name, now_s)})

@@ -7,11 +7,7 @@ five minutes until the event has ended. All of that is left to the next decision
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import structlog
-
-from joulie_api.apply import MAX_IN_FLIGHT, FencedWriter, write_each
-from joulie_api.errors import KubeError, NotFound, NotLeader
-from joulie_api.failure_log import FailureLog
+from joulie_api.apply import FencedWriter
 from joulie_api.failures import Failures
 from joulie_api.resources import POWER_EVENTS
 from joulie_api.wire import Versioned
@@ -19,8 +15,8 @@ from joulie_core.kinds import PowerEvent, PowerEventStatus
 from joulie_core.kinds.power_event import EventState
 from joulie_core.timestamps import age_seconds, rfc3339
 from joulie_operator.power_domains.status import dated_conditions
+from joulie_operator.power_domains.status_writer import StatusWriter
 
-_log = structlog.get_logger()
 #: Between two writes of a status that has not changed.
 HEARTBEAT_S: Final = 300.0
 
@@ -29,15 +25,7 @@ class EventWriter:
     """The writer of one operator."""
 
     def __init__(self, writer: FencedWriter, failures: Failures) -> None:
-        self._writer = writer
-        self._contained = failures
-        #: Versions of objects whose status was written since: until another one is seen, nothing is.
-        self._written_over: dict[str, str] = {}
-        self._failures = FailureLog(
-            _log,
-            failed="status of power event not written, will be repeated",
-            recovered="status of power event written",
-        )
+        self._statuses = StatusWriter[PowerEvent](writer, POWER_EVENTS, failures, noun="power event", key="event_name")
 
     async def publish(
         self,
@@ -50,53 +38,24 @@ class EventWriter:
         Args:
             found: with the objects that they were decided by.
             now_s: seconds since the epoch.
-            is_superseded: tells, while this goes on, whether limits have changed since: nothing more is written then.
+            is_superseded: as of `StatusWriter.publish`.
 
         Raises:
             NotLeader: this process must not write any more.
         """
         listed = list(found)
-        names = {event.name for event, _ in listed}
-        self._written_over = {name: each for name, each in self._written_over.items() if name in names}
-        self._failures.retain(lambda subject: subject["event_name"] in names)
-        works = (self._publish_one(event, status, now_s, is_superseded) for event, status in listed)
-        await write_each(works, concurrency=MAX_IN_FLIGHT)
-
-    async def _publish_one(
-        self,
-        event: Versioned[PowerEvent],
-        status: PowerEventStatus,
-        now_s: float,
-        is_superseded: Callable[[], bool],
-    ) -> None:
-        if is_superseded():
-            return
-        with self._contained.contained("publish power event", event_name=event.name):
-            await self._publish_due(event, status, now_s)
-
-    async def _publish_due(self, event: Versioned[PowerEvent], status: PowerEventStatus, now_s: float) -> None:
-        version, before = event.metadata.resource_version, event.model.status
-        if self._written_over.get(event.name) == version:
-            return
-        generation, now = event.metadata.generation, rfc3339(now_s, "seconds")
-        conditions = dated_conditions(status.conditions, before.conditions, generation, now)
-        after = status.model_copy(
-            update={"observed_generation": generation, "last_updated": now, "conditions": conditions}
+        statuses = {event.name: status for event, status in listed}
+        await self._statuses.publish(
+            (event for event, _ in listed), lambda event: _due(event, statuses[event.name], now_s), is_superseded
         )
-        if not is_due(before, after, now_s):
-            return
-        body = {"metadata": {"resourceVersion": version}, "status": after.dump()}
-        try:
-            await self._writer.apply(POWER_EVENTS, event.name, body, status=True)
-        except NotLeader:
-            raise
-        except NotFound:
-            return  # deleted meanwhile
-        except KubeError as error:
-            self._failures.failed(error, event_name=event.name)
-            return
-        self._failures.recovered(event_name=event.name)
-        self._written_over[event.name] = version
+
+
+def _due(event: Versioned[PowerEvent], status: PowerEventStatus, now_s: float) -> PowerEventStatus | None:
+    """Return a status, dated, where it is due."""
+    before, generation, now = event.model.status, event.metadata.generation, rfc3339(now_s, "seconds")
+    conditions = dated_conditions(status.conditions, before.conditions, generation, now)
+    after = status.model_copy(update={"observed_generation": generation, "last_updated": now, "conditions": conditions})
+    return after if is_due(before, after, now_s) else None
 
 
 def is_due(before: PowerEventStatus, after: PowerEventStatus, now_s: float) -> bool:
