@@ -78,7 +78,7 @@ class JobFlow:
         self._scores = scores
         self._drop_on_arrival = drop_on_arrival
         self._limited = limits is not None
-        # Limits at fixed shares are set at once: no node sets them.
+        # Limits at fixed shares, which no node sets, are in force at once.
         self._set_late = isinstance(limits, ClassLimitSettings)
         # Only limits on clocks make a difference between kinds of work on GPUs.
         self._by_kind = isinstance(limits, ClassLimitSettings) and limits.limited_by is LimitedBy.CLOCK
