@@ -183,3 +183,31 @@ def test_a_job_that_is_stopped_leaves_the_others_and_says_what_it_has_not_receiv
     assert (node.watts, node.has_jobs) == (idle_watts, False)
     with pytest.raises(KeyError):
         node.stop(1)
+
+
+def test_a_job_whose_load_changes_keeps_the_work_that_it_has_received() -> None:
+    parts = _GPU_GROUP.hardware
+    hardware = replace(parts, gpu=replace(parts.gpu, work_per_gpu=1.0))
+    node = NodeRuntime(hardware, CalibratedPowerModel(_GPU_GROUP), DeviceLimits(200.0))
+    idle_watts, free = node.watts, RunningJob(0.0, 2, 1.0, 1.0)
+    limited = free._replace(limited=True)
+    for job in (1, 2):
+        node.start(job, free, 100.0)
+    node.settle()
+    both_watts = node.watts
+    node.advance(40.0)
+    node.change(1, free, limited)
+    end_s = node.settle()
+    assert end_s == 100.0, "the other job is as fast as before"
+    assert dict(node.left()) == {1: 60.0, 2: 60.0}
+    assert idle_watts < node.watts < both_watts
+    node.advance(100.0)
+    assert node.complete() == [2]
+    node.release(free)
+    assert node.settle() > 100.0
+    assert node.stop(1) > 0.0
+    node.release(limited)
+    node.settle()
+    assert node.watts == pytest.approx(idle_watts)
+    with pytest.raises(KeyError):
+        node.change(1, limited, free)

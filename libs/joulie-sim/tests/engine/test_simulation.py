@@ -109,12 +109,13 @@ def test_without_caps_every_job_takes_its_work_over_the_work_per_second_of_its_n
     assert jobs.ended_s - jobs.started_s == pytest.approx(_least_s(machines, busy_jobs, jobs.node))
 
 
-def test_a_seed_gives_the_same_result_to_the_bit(machines, busy_jobs) -> None:
-    first, second = (_run(machines, busy_jobs, "queue_aware_v1", seed=5) for _ in range(2))
+@pytest.mark.parametrize("arm", ["queue_aware_v1", "class_limits_25_queue"])
+def test_a_seed_gives_the_same_result_to_the_bit(machines, busy_jobs, arm) -> None:
+    first, second = (_run(machines, busy_jobs, arm, seed=5) for _ in range(2))
     assert first.jobs.ended_s.tobytes() == second.jobs.ended_s.tobytes()
     assert first.jobs.node.tobytes() == second.jobs.node.tobytes()
     assert (first.minutes, first.it_joules) == (second.minutes, second.it_joules)
-    other = _run(machines, busy_jobs, "queue_aware_v1", seed=6)
+    other = _run(machines, busy_jobs, arm, seed=6)
     assert first.jobs.node.tobytes() != other.jobs.node.tobytes()
 
 

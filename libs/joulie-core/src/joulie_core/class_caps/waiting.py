@@ -82,7 +82,7 @@ class LiftedNodes:
             now_s: seconds of a clock that does not go back.
             rule: the times.
         """
-        recent = {node: last_s for node, last_s in self.waited_s.items() if now_s - last_s < rule.hold_s}
+        recent = {node: last_s for node, last_s in self.waited_s.items() if now_s < last_s + rule.hold_s}
         return LiftedNodes({**recent, **dict.fromkeys(waited_for, now_s)})
 
     def due_s(self, rule: LiftRule = DEFAULT_RULE) -> float:

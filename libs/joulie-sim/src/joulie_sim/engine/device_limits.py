@@ -28,7 +28,7 @@ class LimitedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassCapSettings:
-    """Limits at fixed shares of devices that standard jobs hold."""
+    """Limits at fixed shares of devices that standard jobs hold, from the start of a job on; no node sets them."""
 
     #: Cap of a GPU in percent of the natural power of its model, within the bounds of `bounded_cap_watts`.
     gpu_pct_of_natural: float
@@ -38,7 +38,10 @@ class ClassCapSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClassLimitSettings:
-    """Limits of GPUs that standard jobs hold, by what all of these jobs allow; cores are not limited."""
+    """Limits of GPUs that standard jobs hold, by what all of these jobs allow; cores are not limited.
+
+    They are set as late as on a node, see `joulie_sim.engine.settling_jobs`.
+    """
 
     allowed: AllowedSlowdown
     limited_by: LimitedBy = LimitedBy.CLOCK

@@ -20,6 +20,7 @@ from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.records import JobRecords
 from joulie_sim.engine.running_nodes import RunningNodes
+from joulie_sim.engine.settling_jobs import SettlingJobs
 from joulie_sim.engine.stated_scores import StatedScores
 from joulie_sim.engine.waiting import BackOff, WaitingJobs
 
@@ -77,10 +78,13 @@ class JobFlow:
         self._scores = scores
         self._drop_on_arrival = drop_on_arrival
         self._limited = limits is not None
+        # Limits at fixed shares, which no node sets, are in force at once.
+        self._set_late = isinstance(limits, ClassLimitSettings)
         # Only limits on clocks make a difference between kinds of work on GPUs.
         self._by_kind = isinstance(limits, ClassLimitSettings) and limits.limited_by is LimitedBy.CLOCK
         self._lines = WaitingJobs(requests.requests)
         self._backoff = BackOff()
+        self._settling = SettlingJobs()
         self._records = JobRecords.empty(len(jobs))
         self._next_job = 0
         #: Nodes that have room or a class since the last attempt to place waiting jobs.
@@ -100,6 +104,10 @@ class JobFlow:
     def next_retry_s(self) -> float:
         """Return when the next back-off is over; infinity if there is none."""
         return self._backoff.next_s()
+
+    def next_limit_s(self) -> float:
+        """Return when the GPUs of a running job are limited next; infinity if none are."""
+        return self._settling.next_s()
 
     def finished(self) -> bool:
         """Return whether nothing is left that could run, as long as no node changes by itself but to be powered."""
@@ -178,6 +186,18 @@ class JobFlow:
             for _ in range(performance):
                 self._control.ended(node, now_s)
 
+    def limit(self, now_s: float) -> None:
+        """Limit the GPUs of the job that is next."""
+        job = self._settling.first()
+        request = self._requests.requests[self._requests.of_job.item(job)]
+        before = self._running_job(job, request)
+        self._settling.ended(job)
+        node = self._records.node.item(job)
+        runtime = self._nodes[node]
+        runtime.advance(now_s)
+        runtime.change(job, before, self._running_job(job, request))
+        self._nodes.settle(node, now_s)
+
     def move(self, job: int, now_s: float, *, lost_s: float) -> None:
         """Stop a standard job that runs, and start it anew or let it wait, with the work of so many seconds lost."""
         node, line = self._records.node.item(job), self._requests.of_job.item(job)
@@ -217,6 +237,8 @@ class JobFlow:
         runtime = self._nodes[node]
         runtime.advance(now_s)
         moved_s = self._left_s.pop(job, None)
+        if self._set_late and request.gpus and not request.performance:
+            self._settling.started(job, now_s)
         runtime.start(job, self._running_job(job, request), self._jobs.work_s.item(job) if moved_s is None else moved_s)
         self._nodes.settle(node, now_s)
         if moved_s is None:
@@ -233,6 +255,7 @@ class JobFlow:
     def _leave(self, job: int, request: PlacementRequest, node: int) -> None:
         """Return what a job held that is no longer on its node; the node has to be settled."""
         self._nodes[node].release(self._running_job(job, request))
+        self._settling.ended(job)
         self._scheduler.free(request, node)
         self.running -= 1
         if self._scores is not None:
@@ -247,6 +270,6 @@ class JobFlow:
             request.gpus,
             jobs.gpu_utilization.item(job),
             _SENSITIVITIES[jobs.kind.item(job)],
-            limited=self._limited and not request.performance,
+            limited=self._limited and not request.performance and job not in self._settling,
             memory_bound=self._by_kind and request.gpus > 0 and jobs.kind.item(job) == _MEMORY,
         )

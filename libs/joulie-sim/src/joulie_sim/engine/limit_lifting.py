@@ -1,5 +1,6 @@
 """Limits of GPUs that are lifted while performance jobs wait for them, by the decision of the operator.
 
+They are lifted at once, and back in force as late as a node sets them (`joulie_sim.engine.settling_jobs`).
 Nodes of the same hardware stand for each other: a job could take all of them, or none.
 """
 
@@ -10,6 +11,7 @@ from joulie_core.class_caps.waiting import GpuNode, GpuRequest, LiftedNodes, Lif
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.running_nodes import RunningNodes
+from joulie_sim.engine.settling_jobs import SET_AFTER_S
 
 
 class LimitLifting:
@@ -39,6 +41,8 @@ class LimitLifting:
         self._state = LiftedNodes()
         #: As of the last event.
         self._waited_for: frozenset[str] = frozenset()
+        #: When the limits of a group that are no longer lifted are back in force.
+        self._back_s: dict[int, float] = {}
         #: When something changes without an event of another kind; infinity if nothing does.
         self.due_s = inf
 
@@ -59,14 +63,27 @@ class LimitLifting:
         before, waited_until_now = self._state, self._waited_for
         self._waited_for = nodes_to_lift(waited, self._gpu_nodes(), self._rule)
         self._state = before.step(self._waited_for | waited_until_now, now_s, self._rule)
+        self._apply(before, now_s)
         begins_s = (since_s + self._rule.grace_s for _, since_s in asking)
-        self.due_s = min((each for each in (*begins_s, self._state.due_s(self._rule)) if each > now_s), default=inf)
-        changed = {
-            group for group in range(len(self._models)) if (str(group) in before) is not (str(group) in self._state)
-        }
+        due_s = (*begins_s, *self._back_s.values(), self._state.due_s(self._rule))
+        self.due_s = min((each for each in due_s if each > now_s), default=inf)
+
+    def _apply(self, before: LiftedNodes, now_s: float) -> None:
+        """Lift the limits of the groups that were not lifted before, and put those back in force that are settled."""
+        changed: dict[int, bool] = {}
+        for group in range(len(self._models)):
+            was_lifted, lifted = str(group) in before, str(group) in self._state
+            if lifted and not was_lifted:
+                self._back_s.pop(group, None)
+                changed[group] = True
+            elif was_lifted and not lifted:
+                self._back_s[group] = now_s + SET_AFTER_S
+            elif self._back_s.get(group, inf) <= now_s:
+                del self._back_s[group]
+                changed[group] = False
         for node, group in enumerate(self._group) if changed else ():
             if group in changed:
-                self._nodes.lift_limits(node, now_s, lifted=str(group) in self._state)
+                self._nodes.lift_limits(node, now_s, lifted=changed[group])
 
     def _request(self, request: PlacementRequest) -> GpuRequest:
         return GpuRequest(((self._resources[request.gpu_row], float(request.gpus)),))

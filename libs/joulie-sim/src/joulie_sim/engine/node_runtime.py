@@ -147,6 +147,16 @@ class NodeRuntime:
         """Return what a job held that was completed or stopped; `settle` has to follow."""
         self._hold(running, -1)
 
+    def change(self, job: int, before: RunningJob, after: RunningJob) -> None:
+        """Let a job that runs load the node otherwise from now on; `settle` has to follow.
+
+        Raises:
+            KeyError: it does not run here.
+        """
+        left_s = self.stop(job)
+        self.release(before)
+        self.start(job, after, left_s)
+
     def uncapped_watts(self) -> float:
         """Return what the CPU packages and GPUs would draw with the present jobs, without caps and limits."""
         watts = self._model.server(self._busy_micro / _MICRO, _NO_CONTROLS).packages.watts

@@ -2,7 +2,7 @@
 
 Events of the same moment are handled in this order: completions, the report, the end of the minute, a decision about
 sleeping nodes, one about power budgets, a plan that follows the demand, jobs whose back-off is over, arrivals, a look
-of the estimate of savings, limits by class that are lifted or come back. See
+of the estimate of savings, limits by class that are lifted or come back, and those that are set. See
 docs/decisions/0018-simulator-engine.md.
 """
 
@@ -148,6 +148,7 @@ class Simulation:
             self._flow.arrive,
             self._look,
             self._lift,
+            self._flow.limit,
         )
 
     def run(self) -> SimulationResult:
@@ -196,6 +197,7 @@ class Simulation:
             self._flow.next_arrival_s(),
             inf if self._savings is None else self._savings.due_s,
             inf if self._lifting is None else self._lifting.due_s,
+            self._flow.next_limit_s(),
         )
 
     def _set_up_joulie(self, joulie: JoulieSettings, jobs: Jobs) -> None:
