@@ -1,4 +1,7 @@
-"""The resource manager as the chart installs it: configuration by custom resources, CPU classes down to cpufreq."""
+"""The resource manager on a real node, as the chart installs it and as a process.
+
+Configuration by custom resources, and CPU classes and limits by class down to the files of cpufreq.
+"""
 
 import asyncio
 import json
@@ -290,3 +293,23 @@ async def test_no_performance_container_starts_on_a_core_that_is_limited_for_the
     assert {(each.created_khz, each.first_khz) for each in found} == {(whole_khz, whole_khz)}
     # Of a pod that joins another one the core is limited until the container is created.
     assert {each.sandbox_khz for each in found if each.follows is Follows.BESIDE} == {cores.limit_khz}
+
+
+async def test_a_container_that_starts_limited_since_the_actuator_hangs_is_seen_and_its_pod_has_an_event(
+    cores: LimitedCores,
+) -> None:
+    await cores.allow("25%")
+    async with cores.managed("Enforce", REST):
+        standard = await cores.hold("slow")
+        await eventually(cores.limited, within_s=30)
+        cores.actuator.pause()
+        try:
+            started = await cores.hand_over(standard, "performance", Follows.BESIDE)
+        finally:
+            cores.actuator.resume()
+        assert (started.created_khz, started.first_khz) == (cores.limit_khz, cores.limit_khz)
+
+        async def warned() -> None:
+            assert await cores.warned() == {"performance"}
+
+        await eventually(warned, within_s=15)
