@@ -44,6 +44,8 @@ class AgentRelease:
     client: KubeClient
     # The container policy; None leaves the resource manager out.
     container_policy: str | None = None
+    # Mode of the limits by class; empty is the chart's default.
+    class_limits: str = ""
 
     async def install(self) -> None:
         """Install the chart without operator and extender."""
@@ -131,6 +133,7 @@ class AgentRelease:
                 "terminationGracePeriodSeconds": GRACE_S,
                 "resourceManager": resource_manager,
                 "holders": {"enabled": True, "metricsPort": free_port()},
+                "classLimits": {"mode": self.class_limits},
                 "actuator": {
                     "hostSysPath": str(self.machine.sys),
                     "hostProcPath": str(self.machine.proc),

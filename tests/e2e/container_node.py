@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,28 @@ class ResourceManager:
     port: int
 
     @classmethod
-    async def start(cls, node: RealNode, directory: Path, policy: str, spec: dict[str, Any]) -> "ResourceManager":
-        """Start it with a configuration file, and wait until the runtime has registered it."""
+    async def start(
+        cls,
+        node: RealNode,
+        directory: Path,
+        policy: str,
+        spec: dict[str, Any],
+        *,
+        program: Sequence[str] = ("-m", "joulie_containers"),
+        options: Mapping[str, str] | None = None,
+    ) -> "ResourceManager":
+        """Start it with a configuration file.
+
+        Args:
+            node: the node.
+            directory: of its files.
+            policy: the container policy.
+            spec: of the configuration.
+            program: arguments of Python that precede the command.
+            options: of the command, beside those that every one has.
+        """
         port = free_port()
-        options = {
+        every = {
             "policy": policy,
             "config-file": directory / "policy.yaml",
             "nri-socket": node.layout.root / "run" / "nri" / "nri.sock",
@@ -54,10 +73,9 @@ class ResourceManager:
         }
         argv = [
             sys.executable,
-            "-m",
-            "joulie_containers",
+            *program,
             "manager",
-            *(f"--{key}={value}" for key, value in options.items()),
+            *(f"--{key}={value}" for key, value in (every | dict(options or {})).items()),
         ]
         process = ServiceProcess("resource-manager", argv, log_path=directory / "resource-manager.log")
         manager = cls(node, directory, policy, process, port)

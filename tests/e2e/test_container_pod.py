@@ -1,8 +1,12 @@
-"""The resource manager as the chart installs it: configuration by custom resources, CPU classes down to cpufreq."""
+"""The resource manager on a real node, as the chart installs it and as a process.
+
+Configuration by custom resources, and CPU classes and limits by class down to the files of cpufreq.
+"""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
@@ -14,13 +18,15 @@ from tests.chart import Helm
 from tests.e2e.agent_pod import ACTUATOR, CONTROLLER, NODE_AGENT, RESOURCE_MANAGER, AgentRelease
 from tests.e2e.conftest import FAILED
 from tests.e2e.container_node import Workload, run_pod
+from tests.e2e.limited_cores import Follows, LimitedCores, ObservedCore
 from tests.e2e.test_container_resources import ALL, BALLOONS, CLASS, PERFORMANCE, REST, on
 from tests.e2e.waiting import eventually, holds
 
-from joulie_api.resources import BALLOONS_POLICIES, NODES, PODS
+from joulie_api.resources import BALLOONS_POLICIES, NAMESPACES, NODES, PODS
+from joulie_core.class_caps.enforced_limit import LEASE_S
 from joulie_core.containers.idset import IdSet
 from joulie_core.kinds import API_VERSION
-from joulie_core.labels import MANAGED
+from joulie_core.labels import MANAGED, MAX_SLOWDOWN
 from joulie_core.quantity import parse_quantity
 from joulie_devcluster.containers.images import save_image
 from joulie_devcluster.control_plane.config import ClusterConfig
@@ -40,6 +46,8 @@ pytestmark = [
 #: The machine of the actuator has the CPUs of this one, and frequencies of its own.
 MACHINE = MachineSpec(cores=max(ALL) + 1, threads=1, lowest_khz=800_000, base_khz=2_000_000, highest_khz=3_000_000)
 SLOW_KHZ = 1_200_000
+#: Of pods that may run 25 % longer.
+LIMIT_KHZ = 2_400_000
 SPEC: dict[str, Any] = BALLOONS | {
     "cpuClasses": [{"name": "slow", "maxFreq": SLOW_KHZ, "publishExtendedResource": True}],
     "balloonTypes": [
@@ -59,6 +67,11 @@ class Site:
     async def run(self, name: str, *, annotations: dict[str, str] | None = None) -> Workload:
         return await run_pod(self.agent.node, self.agent.client, self.namespace, name, annotations=annotations)
 
+    async def allow(self, slowdown: str | None) -> None:
+        """Let the Namespace allow a slowdown, or none."""
+        patch = {"metadata": {"annotations": {MAX_SLOWDOWN: slowdown}}}
+        await self.agent.client.merge_patch(NAMESPACES, self.namespace, patch)
+
     async def configure(self, spec: dict[str, Any]) -> None:
         """Create or replace the configuration of all nodes."""
         body = {"apiVersion": API_VERSION, "kind": "BalloonsPolicy", "metadata": {"name": "default"}, "spec": spec}
@@ -76,8 +89,18 @@ class Site:
         return {machine.read(f"devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq") for cpu in cpus}
 
 
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedCore]:
+    directory = tmp_path_factory.mktemp("observed")
+    core = ObservedCore.prepare(directory, MACHINE, max(ALL))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(directory), prepend=os.pathsep)
+        yield core
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
+async def node(start_cluster: Starter, start_real_node: RealNodeStarter, core: ObservedCore) -> AsyncIterator[RealNode]:
+    del core  # its runc is that of the node
     images = [await asyncio.to_thread(save_image, each) for each in ("agent", "containers")]
     cluster = await start_cluster(ClusterConfig(nodes=scale(default_node_classes(), 1)))
     try:
@@ -93,6 +116,7 @@ async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> Asyn
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(request: pytest.FixtureRequest, node: RealNode, helm: Helm, tmp_path: Path) -> AsyncIterator[Site]:
+    """The chart's agent; the parameter is the mode of the limits by class."""
     machine = build(tmp_path / "machine", MACHINE)
     for directory in ("bus", "dev", "fs/cgroup"):
         (machine.sys / directory).mkdir(parents=True, exist_ok=True)
@@ -100,7 +124,12 @@ async def site(request: pytest.FixtureRequest, node: RealNode, helm: Helm, tmp_p
     async with await cluster.client() as client:
         namespace = await create_namespace(client)
         release = AgentRelease(
-            Helm(helm.path, helm.home, cluster.kubeconfig), node, machine, client, container_policy="balloons"
+            Helm(helm.path, helm.home, cluster.kubeconfig),
+            node,
+            machine,
+            client,
+            container_policy="balloons",
+            class_limits=getattr(request, "param", ""),
         )
         try:
             site = Site(release, namespace)
@@ -116,6 +145,14 @@ async def site(request: pytest.FixtureRequest, node: RealNode, helm: Helm, tmp_p
             for pod in await client.list(PODS, namespace):
                 await Workload(node, client, namespace, pod["metadata"]["name"]).delete()
             await release.uninstall("--no-hooks", "--ignore-not-found", "--wait")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cores(node: RealNode, core: ObservedCore) -> AsyncIterator[LimitedCores]:
+    async with await node.cluster.client() as client:
+        cores = LimitedCores(node, client, await create_namespace(client), core)
+        async with cores.running():
+            yield cores
 
 
 def offers(site: Site, milli: int) -> Callable[[], Awaitable[None]]:
@@ -180,20 +217,99 @@ async def test_a_changed_object_moves_containers_and_an_invalid_one_changes_noth
     assert await pod.restarts() == 0
 
 
-async def test_a_killed_resource_manager_comes_back_and_moves_nothing(site: Site) -> None:
-    fast, slow = await site.run("fast", annotations={CLASS: "performance"}), await site.run("slow")
-    await eventually(on(fast, PERFORMANCE), within_s=30)
+@pytest.mark.parametrize("site", ["Enforce"], indirect=True)
+async def test_a_killed_resource_manager_comes_back_moves_nothing_and_limits_cores_again(site: Site) -> None:
+    own, reserved = SPEC["balloonTypes"]
+    matched = {"matchExpressions": [{"key": "pod/name", "operator": "Equals", "values": ["alone"]}]}
+    await site.configure(SPEC | {"balloonTypes": [own | matched, reserved]})
+    await site.allow("25%")
+    alone, slow = await site.run("alone"), await site.run("slow")
+    await eventually(on(alone, PERFORMANCE), within_s=30)
     await eventually(on(slow, REST), within_s=10)
+    await eventually(slowed(site, PERFORMANCE, LIMIT_KHZ), within_s=30)
     (await site.agent.process(RESOURCE_MANAGER)).signal(SIGKILL)
 
     async def back() -> None:
         assert (await site.agent.status(RESOURCE_MANAGER))["restartCount"] == 1
 
     async def unmoved() -> None:
-        await on(fast, PERFORMANCE)()
+        await on(alone, PERFORMANCE)()
         await on(slow, REST)()
 
-    await asyncio.gather(eventually(back, within_s=30), holds(unmoved, for_s=3))
+    # The next one lifts what the one before has set.
+    await asyncio.gather(
+        eventually(back, within_s=30),
+        holds(unmoved, for_s=3),
+        eventually(slowed(site, PERFORMANCE, MACHINE.highest_khz), within_s=LEASE_S + 5),
+    )
     late = await site.run("late")
     await eventually(on(late, REST), within_s=20)
     await unmoved()
+    await eventually(slowed(site, PERFORMANCE, LIMIT_KHZ), within_s=30)
+    await site.allow(None)
+    await eventually(slowed(site, PERFORMANCE, MACHINE.highest_khz), within_s=10)
+    assert await alone.restarts() == 0
+
+
+async def test_cores_are_limited_while_their_namespace_consents_and_the_resource_manager_lives(
+    cores: LimitedCores,
+) -> None:
+    await cores.allow("25%")
+    pod = await cores.hold("standard")
+    async with cores.managed("Shadow", REST) as manager:
+        await eventually(lambda: cores.is_shown(manager), within_s=30)
+        await holds(cores.unlimited, for_s=3)
+    async with cores.managed("Enforce", REST) as manager:
+        limited_s = await eventually(cores.limited, within_s=30)
+        assert await cores.inside_khz(pod) == cores.highest_khz
+        await cores.allow(None)
+        withdrawn_s = await eventually(cores.unlimited, within_s=10)
+        assert await cores.inside_khz(pod) == MACHINE.highest_khz
+        await holds(cores.unlimited, for_s=4)
+        await cores.allow("25%")
+        await eventually(cores.limited, within_s=30)
+        manager.process.kill()
+        killed_s = await eventually(cores.unlimited, within_s=LEASE_S + 5)
+    print(
+        f"limited after {limited_s:.1f} s, lifted {withdrawn_s:.1f} s after consent and {killed_s:.1f} s after a kill"
+    )
+    assert await pod.restarts() == 0
+    await pod.delete()
+
+
+async def test_no_performance_container_starts_on_a_core_that_is_limited_for_the_pod_before_it(
+    cores: LimitedCores,
+) -> None:
+    await cores.allow("25%")
+    found = []
+    async with cores.managed("Enforce", REST):
+        for number, follows in enumerate([Follows.BESIDE, Follows.BESIDE, Follows.AFTER] * 2):
+            if not found or found[-1].follows is Follows.AFTER:
+                standard = await cores.hold(f"standard-{number}")
+            await eventually(cores.limited, within_s=30)
+            found.append(await cores.hand_over(standard, f"performance-{number}", follows))
+    print(*found, sep="\n")
+    whole_khz = MACHINE.highest_khz
+    assert {(each.created_khz, each.first_khz) for each in found} == {(whole_khz, whole_khz)}
+    # Of a pod that joins another one the core is limited until the container is created.
+    assert {each.sandbox_khz for each in found if each.follows is Follows.BESIDE} == {cores.limit_khz}
+
+
+async def test_a_container_that_starts_limited_since_the_actuator_hangs_is_seen_and_its_pod_has_an_event(
+    cores: LimitedCores,
+) -> None:
+    await cores.allow("25%")
+    async with cores.managed("Enforce", REST):
+        standard = await cores.hold("slow")
+        await eventually(cores.limited, within_s=30)
+        cores.actuator.pause()
+        try:
+            started = await cores.hand_over(standard, "performance", Follows.BESIDE)
+        finally:
+            cores.actuator.resume()
+        assert (started.created_khz, started.first_khz) == (cores.limit_khz, cores.limit_khz)
+
+        async def warned() -> None:
+            assert await cores.warned() == {"performance"}
+
+        await eventually(warned, within_s=15)

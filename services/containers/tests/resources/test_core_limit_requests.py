@@ -70,8 +70,10 @@ class Bench:
     def __init__(self):
         self.now_s, self.known = 1_000.0, True
         self.placements, self.actuator = Placements(), Actuator()
+        #: What was not lifted in time, each time.
+        self.late = []
         self.enforcement = CoreLimitEnforcement(
-            self.actuator, self.placements, lambda: self.known, clock=lambda: self.now_s
+            self.actuator, self.placements, lambda: self.known, on_late=self.late.append, clock=lambda: self.now_s
         )
 
     async def step(self, after_s=0.0):
@@ -205,6 +207,8 @@ async def test_what_a_predecessor_may_have_set_ends_with_its_lease(bench):
     bench.now_s += 0.1
     assert await bench.settle() == []
     assert bench.enforcement.counts.late == 2
+    # On which cores is not known.
+    assert bench.late == [{}, {}]
 
 
 async def test_the_clock_is_one_that_does_not_go_back_unless_another_is_given(bench):
@@ -226,6 +230,15 @@ async def test_only_what_the_placements_of_the_moment_do_not_allow_is_lifted(ben
     assert bench.enforcement.without_consent == B
     assert await bench.settle() == [{}]
     assert (in_force(bench), bench.enforcement.counts) == ({}, CoreLimitCounts(lifts=2))
+    assert bench.late == []
+
+
+async def test_of_limits_that_are_not_lifted_in_time_only_those_are_told_that_nothing_allows(bench):
+    await bench.limit({A: KHZ, B: KHZ}, HALF)
+    bench.placements.allow({B: HALF})
+    bench.actuator.answer = GONE
+    assert await bench.settle() == [{"1,5": KHZ}]
+    assert bench.late == [{A: HALF}]
 
 
 async def test_an_answer_waits_no_longer_than_a_deadline_and_the_limit_counts_on(bench, monkeypatch):
@@ -241,6 +254,7 @@ async def test_an_answer_waits_no_longer_than_a_deadline_and_the_limit_counts_on
     ]
     assert (in_force(bench), bench.enforcement.without_consent) == ({"0,4": KHZ}, A)
     assert bench.enforcement.counts == CoreLimitCounts(lifts=0, late=1)
+    assert bench.late == [{A: QUARTER}]
     bench.actuator.may_answer.set()
     # It is tried again without waiting for another container.
     bench.placements.decide({})

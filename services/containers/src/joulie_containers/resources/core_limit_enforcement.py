@@ -78,6 +78,8 @@ class CoreLimitEnforcement:
         actuator: has no other requests than these, so that none waits behind another.
         limits: the decision.
         known: returns whether all containers of the node are known and placed.
+        on_late: takes the limits that were not lifted in time for a reply or an update: what was allowed when they were
+            set, by the CPUs of a group.
         clock: seconds of a clock that does not go back.
     """
 
@@ -87,11 +89,13 @@ class CoreLimitEnforcement:
         limits: CoreLimits,
         known: Callable[[], bool],
         *,
+        on_late: Callable[[Mapping[Cpus, AllowedSlowdown]], None] = lambda _left: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._actuator = actuator
         self._limits = limits
         self._known = known
+        self._on_late = on_late
         self._clock = clock
         self._hardware = _Hardware()
         self._candidates: Mapping[Cpus, _Candidate] = {}
@@ -110,7 +114,7 @@ class CoreLimitEnforcement:
     @property
     def without_consent(self) -> Cpus:
         """CPUs with a limit that nothing allows any more, which is not lifted yet."""
-        return union(self._hardware.limits.keys() - self._kept(self._hardware.limits).keys())
+        return union(self._left())
 
     async def run(self) -> NoReturn:
         """Set and lift until cancelled; then the limits end with their lease."""
@@ -140,12 +144,19 @@ class CoreLimitEnforcement:
             _log.warning("a container may have got cores before their limit was lifted", waited_s=LIFT_S)
         if self._stale:
             self.counts.late += 1
+            self._on_late(self._left())
 
     @property
     def _stale(self) -> bool:
         """Whether something may be in force that the placements of the moment do not allow."""
         limits = self._hardware.limits
         return len(self._kept(limits)) < len(limits) or self._clock() < self._predecessor_until_s
+
+    def _left(self) -> Mapping[Cpus, AllowedSlowdown]:
+        """Return what was allowed when the limits were set that nothing allows any more, by the CPUs of a group."""
+        limits = self._hardware.limits
+        kept = self._kept(limits)
+        return {group: limit.allowed for group, limit in limits.items() if group not in kept}
 
     def _kept(self, limits: Mapping[Cpus, _Limit]) -> Mapping[Cpus, _Limit]:
         """Return those of some limits that the placements of the moment allow."""

@@ -29,6 +29,7 @@ from joulie_containers.resources.configuration import (
 )
 from joulie_containers.resources.controllers import CreationControllers, values_of
 from joulie_containers.resources.core_limit_enforcement import CoreLimitEnforcement
+from joulie_containers.resources.core_limit_events import CoreLimitEvents
 from joulie_containers.resources.core_limits import CoreLimits, core_holders
 from joulie_containers.resources.cpu_classes import CpuClassController
 from joulie_containers.resources.engine import Configured, PlacementEngine
@@ -47,8 +48,10 @@ from joulie_containers.resources.settings import ResourcesSettings
 from joulie_containers.resources.translate import ContainerReader, memory_bytes
 from joulie_containers.resources.updates import Updater, nothing_to_settle
 from joulie_containers.resources.usage import UsageReader
+from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
 from joulie_core.class_caps.core_limits import CoreHolder
 from joulie_core.containers.container import ContainerId, ContainerInfo
+from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.balloons_policy import BalloonsPolicySpec
@@ -109,10 +112,13 @@ class ResourceManager:
             classes_of=self._controllers.classes_of,
         )
         self.pod_consents = PodConsents()
+        self._core_limit_events = CoreLimitEvents(self.reports.tell, self.pod_consents.of)
         self.core_limits = CoreLimits(self._sys, topology, self._core_holders)
         self.core_enforcement: CoreLimitEnforcement | None = None
         if core_actuator is not None:
-            self.core_enforcement = CoreLimitEnforcement(core_actuator, self.core_limits, self._all_placed)
+            self.core_enforcement = CoreLimitEnforcement(
+                core_actuator, self.core_limits, self._all_placed, on_late=self._on_late_limits
+            )
         settle = nothing_to_settle if self.core_enforcement is None else self.core_enforcement.settle
         self.files: ResourceFiles | None = None
         if settings.export_host_dir:
@@ -329,6 +335,9 @@ class ResourceManager:
 
     def _on_class_report(self, states: Mapping[str, CpuClassState]) -> None:
         self._class_events.note(states, self.engine.containers, self.engine.placements)
+
+    def _on_late_limits(self, left: Mapping[Cpus, AllowedSlowdown]) -> None:
+        self._core_limit_events.note(left, self.engine.containers, self.engine.placements)
 
     def _core_holders(self) -> Sequence[CoreHolder]:
         engine = self.engine

@@ -96,9 +96,9 @@ def start(managers):
     now = Now()
 
     @asynccontextmanager
-    async def start():
+    async def start(recorder=None):
         actuator = Actuator()
-        async with managers.started(core_actuator=actuator) as manager:
+        async with managers.started(core_actuator=actuator, recorder=recorder) as manager:
             await set_config(manager, balloons(balloonTypes=[OWN]))
             manager.core_enforcement._clock = manager.pod_consents._clock = lambda: now.s
             yield Bench(managers, manager, actuator, now)
@@ -168,6 +168,34 @@ async def test_a_driver_that_hangs_delays_an_answer_until_the_deadline_and_lifti
         await bench.step()
         assert bench.enforcement.limited == {}
         assert not bench.enforcement.without_consent
+
+
+class Recorder:
+    """Takes the place of the node agent."""
+
+    def __init__(self):
+        self.events = []
+
+    async def record_events(self, events):
+        self.events += events
+
+
+async def test_the_pod_that_joins_limited_cores_while_the_driver_hangs_has_an_event(start, monkeypatch):
+    recorder = Recorder()
+    async with start(recorder) as bench:
+        # One balloon has room for both.
+        await set_config(bench.manager, balloons(balloonTypes=[GROUP]))
+        await bench.add("slow", CONSENT)
+        await bench.settled()
+        assert bench.enforcement.limited
+        bench.actuator.may_answer.clear()
+        monkeypatch.setattr(core_limit_enforcement, "LIFT_S", 0.05)
+        await bench.add("fast", PERFORMANCE)
+        await bench.managers.until(lambda: recorder.events)
+        bench.actuator.may_answer.set()
+    assert {(each.namespace, each.pod, each.reason) for each in recorder.events} == {
+        ("default", "fast", "ClassLimitNotLifted")
+    }
 
 
 async def test_a_limit_that_is_not_lifted_stays_known_and_is_tried_again_at_each_step(start):
