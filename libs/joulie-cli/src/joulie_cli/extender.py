@@ -9,7 +9,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.resources import SERVICES
 from joulie_cli.cluster import ClusterReader
 from joulie_cli.output import CliError
-from joulie_cli.service_query import ServiceQuery, ServiceWording
+from joulie_cli.service_query import ProxiedService, ServiceQuery, ServiceWording
 from joulie_cli.views import decode_namespaced_name
 from joulie_cli.views.pods import EXTENDER_SELECTOR
 
@@ -31,9 +31,9 @@ _WORDING: Final = ServiceWording(
 class ExtenderQuery:
     """The extender of one cluster; `where` names it for people."""
 
-    def __init__(self, service: ServiceQuery) -> None:
+    def __init__(self, service: ServiceQuery, where: str) -> None:
         self._service = service
-        self.where = service.where
+        self.where = where
 
     async def scoring(self, node: str) -> dict[str, Any]:
         """Return `/debug/scoring` of one node.
@@ -67,9 +67,11 @@ async def find_extender(cluster: ClusterReader, url: str | None) -> ExtenderQuer
         CliError: there is no such Service.
     """
     if url:
-        return ExtenderQuery(ServiceQuery.at_url(cluster.client, _WORDING, url))
+        service = ServiceQuery.at_url(cluster.client, _WORDING, url)
+        return ExtenderQuery(service, service.where)
     found = await cluster.read(SERVICES, decode_namespaced_name, label_selector=EXTENDER_SELECTOR)
     if not found:
         raise CliError(f"no Service is labelled {EXTENDER_SELECTOR}: the extender is not installed", _BY_URL)
     namespace, name = found[0]
-    return ExtenderQuery(ServiceQuery.behind_proxy(cluster.client, _WORDING, namespace, name, _PORT))
+    service = ServiceQuery.behind_proxy(cluster.client, _WORDING, ProxiedService(namespace, name, _PORT))
+    return ExtenderQuery(service, name)

@@ -52,6 +52,16 @@ class ServiceWording:
     own_error: Callable[[bytes], str | None] = _no_error
 
 
+@dataclass(frozen=True, slots=True)
+class ProxiedService:
+    """A Service whose pods speak HTTP."""
+
+    namespace: str
+    name: str
+    #: Name or number.
+    port: str
+
+
 class ServiceQuery:
     """One service; `where` names it for people. `at_url` and `behind_proxy` make one."""
 
@@ -68,12 +78,10 @@ class ServiceQuery:
         return cls(client, wording, url.rstrip("/"), redacted(url), url=True)
 
     @classmethod
-    def behind_proxy(
-        cls, client: "KubeClient", wording: ServiceWording, namespace: str, name: str, port: str
-    ) -> "ServiceQuery":
-        """Return the service behind a Service; an empty port is the only one of that Service."""
-        base = f"{SERVICES.collection_path(namespace)}/http:{name}:{port}/proxy"
-        return cls(client, wording, base, name, url=False)
+    def behind_proxy(cls, client: "KubeClient", wording: ServiceWording, service: ProxiedService) -> "ServiceQuery":
+        """Return the service behind a Service of the cluster."""
+        base = f"{SERVICES.collection_path(service.namespace)}/http:{service.name}:{service.port}/proxy"
+        return cls(client, wording, base, f"{service.namespace}/{service.name}", url=False)
 
     async def send(
         self,
@@ -126,7 +134,8 @@ class ServiceQuery:
         if isinstance(error, ServerError):
             raise CliError(
                 f"the API server cannot reach {named}: {message}",
-                f"are its pods ready, and does its NetworkPolicy allow the API server? Otherwise {wording.directly}",
+                "are its pods ready, has the Service this port, and does its NetworkPolicy allow the API server? "
+                f"Otherwise {wording.directly}",
             ) from error
         raise CliError(f"{named} answered {error.status}: {message}") from error
 
