@@ -99,7 +99,7 @@ async def test_one_namespace_is_asked_for_alone_and_shorter_times_have_less(past
 
     assert row["workload"] == "job/train"
     assert row["joules"] == pytest.approx(50 * 5_400, rel=0.02)
-    assert "No workload has a series of that time." in await energy("--since", "24h", "-n", "nobody")
+    assert "No workload has a series of that time." in await energy("--since", "24h", "-n", "empty")
 
 
 def kepler(name, watts, **labels):

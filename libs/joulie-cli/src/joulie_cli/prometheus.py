@@ -58,7 +58,7 @@ def prometheus_address(text: str) -> ProxiedService | str:
     return url
 
 
-class PrometheusQuery:
+class NamedPrometheus:
     """One Prometheus; `where` names it for people."""
 
     def __init__(self, client: "KubeClient", address: ProxiedService | str) -> None:

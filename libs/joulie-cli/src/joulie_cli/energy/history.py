@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from joulie_api.prometheus import PrometheusSample
-from joulie_cli.energy.queries import EXPORTED_NAMESPACE, FIGURE, Figure, look_interval_s
+from joulie_cli.energy.queries import EXPORTED_NAMESPACE, FIGURE, EnergyFigure, instant_interval_s
 from joulie_cli.energy.rows import EnergyRow, largest_first
 from joulie_cli.output import CliError
 from joulie_core.attribution.energy import EnergyKind
@@ -19,7 +19,7 @@ from joulie_core.text import first_of, printable
 
 #: Name of the rule by which Kepler splits energy.
 KEPLER_RULE: Final = "kepler"
-#: Below this share of the looks a node had series for a part of the time only: looks at both ends may miss.
+#: Below this share of the instants a node had series for a part of the time only: those at both ends may be missing.
 _WHOLE_TIME: Final = 0.98
 _MOST_NAMED: Final = 3
 _LONGEST_NAME: Final = 80
@@ -54,25 +54,25 @@ class _Answer:
     """Samples by figure; notes those whose value is no number of joules or seconds."""
 
     def __init__(self, samples: Iterable[PrometheusSample], where: str) -> None:
-        self._by_figure: dict[Figure, list[PrometheusSample]] = {}
+        self._by_figure: dict[EnergyFigure, list[PrometheusSample]] = {}
         self.unusable: list[str] = []
         self.until_s: float | None = None
         for sample in samples:
-            if sample.labels.get(FIGURE) not in set(Figure):
+            if sample.labels.get(FIGURE) not in set(EnergyFigure):
                 raise CliError(f"Prometheus {where} answers series that were not asked for", "is it a Prometheus?")
             if math.isfinite(sample.at_s):
                 self.until_s = sample.at_s
-            self._by_figure.setdefault(Figure(sample.labels[FIGURE]), []).append(sample)
+            self._by_figure.setdefault(EnergyFigure(sample.labels[FIGURE]), []).append(sample)
 
-    def has(self, figure: Figure) -> bool:
+    def has(self, figure: EnergyFigure) -> bool:
         """Return whether there are series, whatever their values."""
         return figure in self._by_figure
 
-    def values(self, figure: Figure, *labels: str) -> dict[tuple[str, ...], float]:
+    def values(self, figure: EnergyFigure, *labels: str) -> dict[tuple[str, ...], float]:
         """Return the values of a figure by the values of these labels."""
         return dict(self._usable(figure, labels))
 
-    def _usable(self, figure: Figure, labels: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
+    def _usable(self, figure: EnergyFigure, labels: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
         for sample in self._by_figure.get(figure, ()):
             if math.isfinite(sample.value) and sample.value >= 0.0:
                 yield tuple(sample.labels.get(label, "") for label in labels), sample.value
@@ -82,10 +82,10 @@ class _Answer:
                     printable(f"{figure} of {' '.join(names) or 'all'}", _LONGEST_NAME) + f": {sample.value:g}"
                 )
 
-    def seen(self, figure: Figure, label: str, span_s: int) -> dict[str, float]:
-        """Return the share of looks by node."""
-        looks = span_s // look_interval_s(span_s)
-        return {name: min(1.0, count / looks) for (name,), count in self.values(figure, label).items()}
+    def seen(self, figure: EnergyFigure, label: str, span_s: int) -> dict[str, float]:
+        """Return the share of instants by node."""
+        instants = span_s // instant_interval_s(span_s)
+        return {name: min(1.0, count / instants) for (name,), count in self.values(figure, label).items()}
 
 
 def agents_history(samples: Iterable[PrometheusSample], span_s: int, where: str) -> EnergyHistory:
@@ -100,7 +100,7 @@ def agents_history(samples: Iterable[PrometheusSample], span_s: int, where: str)
         CliError: namespaces of workloads are not known, or series are others.
     """
     answer = _Answer(samples, where)
-    if answer.has(Figure.REPLACED):
+    if answer.has(EnergyFigure.REPLACED):
         raise CliError(
             f"Prometheus {where} has put the namespaces of its targets in the place of those of the workloads: the "
             f"agents' series have the label {EXPORTED_NAMESPACE}",
@@ -108,16 +108,16 @@ def agents_history(samples: Iterable[PrometheusSample], span_s: int, where: str)
             " what was scraped without it cannot be told by namespace",
         )
     labels = ("namespace", "workload", "device", "kind")
-    lower, upper = answer.values(Figure.LOWER, *labels), answer.values(Figure.UPPER, *labels)
+    lower, upper = answer.values(EnergyFigure.LOWER, *labels), answer.values(EnergyFigure.UPPER, *labels)
     rows = [
         EnergyRow(namespace, workload, device, kind, joules, *_around(joules, lower.get(key), upper.get(key)))
-        for key, joules in answer.values(Figure.ENERGY, *labels).items()
+        for key, joules in answer.values(EnergyFigure.ENERGY, *labels).items()
         for namespace, workload, device, kind in (key,)
     ]
-    told = answer.values(Figure.PARTS, "part")
+    told = answer.values(EnergyFigure.PARTS, "part")
     parts = {part: told[(part.value,)] for part in EnergyPart if (part.value,) in told}
-    unknown_s = answer.values(Figure.UNKNOWN).get(())
-    seen = answer.seen(Figure.SEEN, "node", span_s)
+    unknown_s = answer.values(EnergyFigure.UNKNOWN).get(())
+    seen = answer.seen(EnergyFigure.SEEN, "node", span_s)
     return EnergyHistory(largest_first(rows), answer.until_s, seen, parts, unknown_s, answer.unusable)
 
 
@@ -128,20 +128,24 @@ def kepler_history(samples: Iterable[PrometheusSample], span_s: int, where: str)
         CliError: series are others.
     """
     answer = _Answer(samples, where)
-    later = answer.has(Figure.ENERGY)
-    figure, namespace = (Figure.ENERGY, "pod_namespace") if later else (Figure.EARLIER, "container_namespace")
+    later = answer.has(EnergyFigure.ENERGY)
+    figure, namespace = (
+        (EnergyFigure.ENERGY, "pod_namespace") if later else (EnergyFigure.EARLIER, "container_namespace")
+    )
     cpu, allocated = MeteredDevice.CPU.value, EnergyKind.ALLOCATED.value
     rows = [
         EnergyRow(name, pod, cpu, allocated, joules, None, None, KEPLER_RULE)
         for (name, pod), joules in answer.values(figure, namespace, "pod_name").items()
     ]
-    seen = answer.seen(*((Figure.SEEN, "node_name") if later else (Figure.EARLIER_SEEN, "instance")), span_s)
+    seen = answer.seen(
+        *((EnergyFigure.SEEN, "node_name") if later else (EnergyFigure.EARLIER_SEEN, "instance")), span_s
+    )
     return EnergyHistory(
         largest_first(rows),
         answer.until_s,
         seen,
         unusable=answer.unusable,
-        earlier_left_out=later and answer.has(Figure.EARLIER),
+        earlier_left_out=later and answer.has(EnergyFigure.EARLIER),
     )
 
 

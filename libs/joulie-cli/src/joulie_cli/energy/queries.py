@@ -15,11 +15,11 @@ EXPORTED_NAMESPACE: Final = "exported_namespace"
 AGENT_METRIC: Final = "joulie_workload_energy_joules_total"
 KEPLER_METRIC: Final = "kepler_pod_cpu_joules_total"
 EARLIER_KEPLER_METRIC: Final = "kepler_container_package_joules_total"
-#: Looks at whether a node has series, over the time.
-LOOKS: Final = 100
+#: Instants of the time at which a node has series or not.
+INSTANTS: Final = 100
 
 
-class Figure(StrEnum):
+class EnergyFigure(StrEnum):
     """Figures of one answer."""
 
     #: Joules of workloads or pods, with the bounds that the agents state.
@@ -30,7 +30,7 @@ class Figure(StrEnum):
     PARTS = "parts"
     #: Seconds of which no counter told the energy.
     UNKNOWN = "unknown"
-    #: Number of looks at which a node had series.
+    #: Number of instants at which a node had series.
     SEEN = "seen"
     #: Number of series whose namespace is not that of the workload.
     REPLACED = "replaced"
@@ -50,18 +50,18 @@ def agents_query(span_s: int, *, by_workload: bool, namespace: str | None) -> st
     by = ("namespace", *(("workload",) if by_workload else ()), "device", "kind")
     only = _only("namespace", namespace)
     metrics = {
-        Figure.ENERGY: AGENT_METRIC,
-        Figure.LOWER: "joulie_workload_energy_lower_joules_total",
-        Figure.UPPER: "joulie_workload_energy_upper_joules_total",
+        EnergyFigure.ENERGY: AGENT_METRIC,
+        EnergyFigure.LOWER: "joulie_workload_energy_lower_joules_total",
+        EnergyFigure.UPPER: "joulie_workload_energy_upper_joules_total",
     }
     node = "joulie_node_energy_unknown_seconds_total"
     return _together(
         {figure: _increase(metric, [only], by, span_s) for figure, metric in metrics.items()}
         | {
-            Figure.PARTS: _increase("joulie_node_energy_joules_total", [], ("part",), span_s),
-            Figure.UNKNOWN: _increase(node, [], (), span_s),
-            Figure.SEEN: _seen(node, "node", span_s),
-            Figure.REPLACED: f'count(count_over_time({AGENT_METRIC}{{{EXPORTED_NAMESPACE}!=""}}[{span_s}s]))',
+            EnergyFigure.PARTS: _increase("joulie_node_energy_joules_total", [], ("part",), span_s),
+            EnergyFigure.UNKNOWN: _increase(node, [], (), span_s),
+            EnergyFigure.SEEN: _seen(node, "node", span_s),
+            EnergyFigure.REPLACED: f'count(count_over_time({AGENT_METRIC}{{{EXPORTED_NAMESPACE}!=""}}[{span_s}s]))',
         }
     )
 
@@ -77,17 +77,17 @@ def kepler_query(span_s: int, *, by_pod: bool, namespace: str | None) -> str:
     earlier = ['mode!="idle"', _only("container_namespace", namespace)]
     return _together(
         {
-            Figure.ENERGY: _increase(KEPLER_METRIC, later, ("pod_namespace", *pod), span_s),
-            Figure.SEEN: _seen("kepler_node_cpu_joules_total", "node_name", span_s),
-            Figure.EARLIER: _increase(EARLIER_KEPLER_METRIC, earlier, ("container_namespace", *pod), span_s),
-            Figure.EARLIER_SEEN: _seen("kepler_node_package_joules_total", "instance", span_s),
+            EnergyFigure.ENERGY: _increase(KEPLER_METRIC, later, ("pod_namespace", *pod), span_s),
+            EnergyFigure.SEEN: _seen("kepler_node_cpu_joules_total", "node_name", span_s),
+            EnergyFigure.EARLIER: _increase(EARLIER_KEPLER_METRIC, earlier, ("container_namespace", *pod), span_s),
+            EnergyFigure.EARLIER_SEEN: _seen("kepler_node_package_joules_total", "instance", span_s),
         }
     )
 
 
-def look_interval_s(span_s: int) -> int:
-    """Return the seconds between two looks at whether a node has series."""
-    return max(1, span_s // LOOKS)
+def instant_interval_s(span_s: int) -> int:
+    """Return the seconds between two of the instants at which a node has series or not."""
+    return max(1, span_s // INSTANTS)
 
 
 def _only(label: str, value: str | None) -> str:
@@ -100,8 +100,8 @@ def _increase(metric: str, matchers: list[str], by: tuple[str, ...], span_s: int
 
 
 def _seen(metric: str, label: str, span_s: int) -> str:
-    return f"count_over_time((group by ({label}) ({metric}))[{span_s}s:{look_interval_s(span_s)}s])"
+    return f"count_over_time((group by ({label}) ({metric}))[{span_s}s:{instant_interval_s(span_s)}s])"
 
 
-def _together(figures: Mapping[Figure, str]) -> str:
+def _together(figures: Mapping[EnergyFigure, str]) -> str:
     return " or ".join(f'label_replace({each}, "{FIGURE}", "{figure}", "", "")' for figure, each in figures.items())

@@ -14,7 +14,7 @@ from joulie_core.units import JOULES_PER_KWH
 
 
 class EnergyOwner(StrEnum):
-    """What energy is told of below the namespace."""
+    """Owner of energy below the namespace."""
 
     WORKLOAD = "workload"
     POD = "pod"

@@ -14,7 +14,7 @@ from joulie_cli.energy.queries import AGENT_METRIC, EARLIER_KEPLER_METRIC, KEPLE
 from joulie_cli.energy.rows import EnergyOwner, EnergyView, parts_sentence, unknown_sentences
 from joulie_cli.layout import age, counted, percent, some_names
 from joulie_cli.output import CliError, ExitCode
-from joulie_cli.prometheus import FORMS, PrometheusQuery, prometheus_address
+from joulie_cli.prometheus import FORMS, NamedPrometheus, prometheus_address
 from joulie_core.timestamps import rfc3339
 
 BY_NAMESPACE: Final = "namespace"
@@ -76,7 +76,7 @@ async def energy_of_time(cluster: ClusterReader, options: Namespace) -> EnergyVi
     Raises:
         CliError: Prometheus does not answer, refuses, or has no series.
     """
-    prometheus = PrometheusQuery(cluster.client, options.prometheus)
+    prometheus = NamedPrometheus(cluster.client, options.prometheus)
     span_s, namespace, by_owner = round(options.since), options.namespace, options.by != BY_NAMESPACE
     if options.source is HistorySource.KEPLER:
         samples = await prometheus.query(kepler_query(span_s, by_pod=by_owner, namespace=namespace))
