@@ -37,7 +37,7 @@ PARTS = [
     series("parts", 3 * KWH, part="idle"),
     series("parts", 1 * KWH, part="unattributed"),
 ]
-SEEN = [series("seen", 101, node="n1"), series("seen", 40, node="n2")]
+SEEN = [series("seen", 101, node="n1"), series("seen", 40, node="n2"), series("seen", 7, node="n3")]
 SEEN_COUNT = "count_over_time((group by (node) (joulie_node_energy_unknown_seconds_total))[86400s:864s])"
 REPLACED = 'count(count_over_time(joulie_workload_energy_joules_total{exported_namespace!=""}[86400s]))'
 ALL = [
@@ -142,7 +142,7 @@ async def test_the_table_is_that_of_the_sums_since_the_start(since):
     assert "All nodes: pods 6.000 kWh, idle 3.000 kWh, unattributed 1.000 kWh." in text
     assert "No counter told the energy of 90s" in text
     assert "The last 24h to 2026-06-01T18:00:00Z" in text
-    assert "2 nodes had series, 1 of them for a part of the time only: n2 40%" in text
+    assert "3 nodes had series, 2 of them for a part of the time only: n3 7%, n2 40%; energy of the rest" in text
     assert (result.code, result.err) == (0, "")
 
 
@@ -165,7 +165,7 @@ async def test_the_energy_of_a_time_is_also_data(since):
         "until": "2026-06-01T18:00:00Z",
         "partsJoules": {"pods": 6 * KWH, "idle": 3 * KWH, "unattributed": KWH},
         "unknownSeconds": 90.0,
-        "nodes": {"n1": {"seenShare": 1.0}, "n2": {"seenShare": 0.4}},
+        "nodes": {"n1": {"seenShare": 1.0}, "n2": {"seenShare": 0.4}, "n3": {"seenShare": 0.07}},
     }
 
 
@@ -194,6 +194,26 @@ async def test_bounds_contain_the_point_however_each_was_extrapolated(fake, sinc
     (row,) = json.loads((await since("-o", "json")).out)["workloads"]
 
     assert (row["lowerJoules"], row["joules"], row["upperJoules"]) == (10.0, 10.0, 10.0)
+
+
+async def test_a_bound_without_a_series_is_unknown_and_a_workload_that_drew_nothing_has_zero(fake, since):
+    labels = {"namespace": "ml", "workload": "job/train", "device": "cpu", "kind": "allocated"}
+    fake.body = answer(series("energy", 0, **labels), series("lower", 0, **labels), series("seen", 98, node="n1"))
+
+    result = await since()
+
+    assert words(result.out)[1] == ["ml", "job/train", "cpu", "allocated", "0.000", "0.000", "-"]
+    assert "1 node had series." in result.out
+    assert (result.code, result.err) == (0, "")
+
+
+async def test_the_shortest_time_has_an_instant_each_second(fake, cli):
+    fake.body = answer(series("seen", 30, node="n1"))
+
+    result = await cli("energy", "--since", "60s", "--prometheus", fake.url)
+
+    assert "(group by (node) (joulie_node_energy_unknown_seconds_total))[60s:1s]" in fake.requests[0][2]["query"]
+    assert "n1 50%" in result.out
 
 
 async def test_a_time_without_pods_is_told_from_one_without_series(fake, since):
@@ -239,10 +259,17 @@ async def test_texts_of_labels_are_printed_without_control_characters(fake, sinc
     assert json.loads(data)["workloads"][0]["workload"] == f"b{poison}"
 
 
-KEPLER = [series("energy", 2 * KWH, pod_namespace="shop", pod_name="web-1"), series("seen", 100, node_name="n1")]
+KEPLER = [series("energy", 2 * KWH, pod_namespace="shop", pod_name="web-1"), series("seen", 90, node_name="n1")]
+
+
+def kepler_seen(metric, label, name):
+    count = f"count_over_time((group by ({label}) ({metric}))[86400s:864s])"
+    return f'label_replace({count}, "joulie_figure", "{name}", "", "")'
+
+
 EARLIER = [
     series("earlier", 1 * KWH, container_namespace="shop", pod_name="web-0"),
-    series("earlier_seen", 100, instance="n1:9102"),
+    series("earlier_seen", 80, instance="n1:9102"),
 ]
 
 
@@ -252,9 +279,16 @@ async def test_keplers_energy_is_by_pod_allocated_and_without_bounds(fake, since
     result = await since("--source", "kepler")
 
     ((_, _, query),) = fake.requests
-    assert query["query"].split(" or ")[0] == one_figure(
-        "kepler_pod_cpu_joules_total", "pod_namespace, pod_name", 'zone=~"package.*"', "energy"
-    )
+    pods = one_figure("kepler_pod_cpu_joules_total", "pod_namespace, pod_name", 'zone=~"package.*"', "energy")
+    by = "container_namespace, pod_name"
+    assert query["query"].split(" or ") == [
+        pods,
+        kepler_seen("kepler_node_cpu_joules_total", "node_name", "seen"),
+        one_figure("kepler_container_package_joules_total", by, 'mode!="idle"', "earlier"),
+        kepler_seen("kepler_node_package_joules_total", "instance", "earlier_seen"),
+    ]
+    assert "The last 24h to 2026-06-01T18:00:00Z" in flat(result.out)
+    assert "1 node had series, 1 of them for a part of the time only: n1 90%" in flat(result.out)
     assert words(result.out)[:2] == [
         ["NAMESPACE", "POD", "DEVICE", "KIND", "kWh", "FROM", "TO"],
         ["shop", "web-1", "cpu", "allocated", "2.000", "-", "-"],
@@ -272,9 +306,12 @@ async def test_earlier_kepler_is_taken_where_there_is_no_later_one_and_never_add
 
     (_, _, query), _ = fake.requests
     matchers = 'mode!="idle",container_namespace="shop"'
-    figure = one_figure("kepler_container_package_joules_total", "container_namespace", matchers, "earlier")
-    assert query["query"].split(" or ")[2] == figure
-    assert words(alone.out)[1][4:] == ["1.000", "-", "-"]
+    figures = query["query"].split(" or ")
+    later = 'zone=~"package.*",pod_namespace="shop"'
+    assert figures[0] == one_figure("kepler_pod_cpu_joules_total", "pod_namespace", later, "energy")
+    assert figures[2] == one_figure("kepler_container_package_joules_total", "container_namespace", matchers, "earlier")
+    assert words(alone.out)[1] == ["shop", "web-0", "cpu", "allocated", "1.000", "-", "-"]
+    assert "n1:9102 80%" in flat(alone.out)
     assert "they are in no sum" not in alone.out
     assert [row[4] for row in words(both.out)[1:2]] == ["2.000"]
     assert "Kepler before 0.10 has series of that time, too" in flat(both.out)
@@ -377,10 +414,10 @@ async def test_a_url_may_have_a_path_and_a_password(fake, cli):
         (("--since", "24h"), "--since needs a Prometheus", "--prometheus names it"),
         (("--prometheus", "http://p"), "--prometheus and --source are of a time", "--since TIME"),
         (("--source", "kepler"), "--prometheus and --source are of a time", "--since TIME"),
-        (("--by", "pod"), "the agents have no series by pod", "--by workload or --by namespace"),
+        (("--by", "pod"), "--source agents has no series by pod", "--by workload or --by namespace"),
         (
             ("--since", "1d", *BEHIND, "--source", "kepler", "--by", "workload"),
-            "the kepler have no series by workload",
+            "--source kepler has no series by workload",
             "--by pod or --by namespace",
         ),
         (
@@ -401,6 +438,15 @@ async def test_options_that_do_not_go_together_are_refused_before_anything_is_as
     assert problem in result.err
     assert way_out in result.err
     assert len(fake_api.requests) == 0
+
+
+@pytest.mark.parametrize("option", ["--by", "--source"])
+async def test_a_choice_that_there_is_not_is_refused_with_those_that_there_are(cli, capsys, option):
+    with pytest.raises(SystemExit) as ended:
+        await cli("energy", option, "x")
+    assert ended.value.code == 2
+    choices = {"--by": "'workload', 'pod', 'namespace'", "--source": "'agents', 'kepler'"}[option]
+    assert f"invalid choice: 'x' (choose from {choices})" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "59s", "1826d", "1w", "-1h", "1d1h", "d", "9999999d", "month", "0"])
@@ -441,3 +487,13 @@ async def test_what_names_no_prometheus_is_refused(cli, capsys, text):
         await cli("energy", "--since=1d", f"--prometheus={text}")
     assert ended.value.code == 2
     assert "NAMESPACE/SERVICE[:PORT]" in capsys.readouterr().err
+
+
+async def test_a_value_of_keplers_that_is_no_energy_is_named_too(fake, since):
+    fake.body = answer(*KEPLER, series("energy", "NaN", pod_namespace="shop", pod_name="web-2"))
+
+    result = await since("--source", "kepler")
+
+    assert result.code == 3
+    assert "energy of shop web-2: nan" in result.err
+    assert words(result.out)[1][1] == "web-1"

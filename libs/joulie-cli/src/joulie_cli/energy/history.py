@@ -21,6 +21,7 @@ from joulie_core.text import first_of, printable
 KEPLER_RULE: Final = "kepler"
 #: Below this share of the instants a node had series for a part of the time only: those at both ends may be missing.
 _WHOLE_TIME: Final = 0.98
+_FIGURES: Final = frozenset(EnergyFigure)
 _MOST_NAMED: Final = 3
 _LONGEST_NAME: Final = 80
 
@@ -58,7 +59,7 @@ class _Answer:
         self.unusable: list[str] = []
         self.until_s: float | None = None
         for sample in samples:
-            if sample.labels.get(FIGURE) not in set(EnergyFigure):
+            if sample.labels.get(FIGURE) not in _FIGURES:
                 raise CliError(f"Prometheus {where} answers series that were not asked for", "is it a Prometheus?")
             if math.isfinite(sample.at_s):
                 self.until_s = sample.at_s

@@ -38,7 +38,7 @@ def add_since_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the sums and of their time."""
     parser.add_argument(
         "--by",
-        choices=(*EnergyOwner, BY_NAMESPACE),
+        choices=(*(each.value for each in EnergyOwner), BY_NAMESPACE),
         help="sums; workload by default, of Kepler pod, as it has no workloads",
     )
     parser.add_argument(
@@ -46,26 +46,26 @@ def add_since_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--prometheus", type=prometheus_address, metavar="WHERE",
-        help=f"Prometheus for --since: {FORMS}, through the API server's proxy, port 9090 by default",
+        help="for --since: a URL, or NAMESPACE/SERVICE[:PORT] through the API server's proxy, port 9090 by default",
     )  # fmt: skip
     parser.add_argument(
-        "--source", type=HistorySource, choices=tuple(HistorySource), default=HistorySource.AGENTS,
+        "--source", choices=[each.value for each in HistorySource], default=HistorySource.AGENTS.value,
         help="whose series --since takes; agents by default",
     )  # fmt: skip
 
 
 def check_since_options(options: Namespace) -> None:
     """Raise CliError where options do not go together."""
-    if options.since is None and (options.prometheus is not None or options.source is not HistorySource.AGENTS):
+    if options.since is None and (options.prometheus is not None or options.source != HistorySource.AGENTS):
         raise _usage("--prometheus and --source are of a time", "--since TIME names it, as 24h or 30d")
     if options.since is not None and options.prometheus is None:
         raise _usage(
             "--since needs a Prometheus that scrapes the nodes: no object of the cluster has a history",
             f"--prometheus names it: {FORMS}, as monitoring/prometheus-operated:9090",
         )
-    owner = _OWNERS[options.source]
+    owner = _OWNERS[HistorySource(options.source)]
     if options.by not in {None, owner, BY_NAMESPACE}:
-        raise _usage(f"the {options.source} have no series by {options.by}", f"--by {owner} or --by {BY_NAMESPACE}")
+        raise _usage(f"--source {options.source} has no series by {options.by}", f"--by {owner} or --by {BY_NAMESPACE}")
     if options.since is not None and not _is_namespace(options.namespace):
         raise _usage(f"-n {options.namespace!r}: no namespace can have that name", "kubectl get namespaces has them")
 
@@ -78,21 +78,22 @@ async def energy_of_time(cluster: ClusterReader, options: Namespace) -> EnergyVi
     """
     prometheus = NamedPrometheus(cluster.client, options.prometheus)
     span_s, namespace, by_owner = round(options.since), options.namespace, options.by != BY_NAMESPACE
-    if options.source is HistorySource.KEPLER:
+    source = HistorySource(options.source)
+    if source is HistorySource.KEPLER:
         samples = await prometheus.query(kepler_query(span_s, by_pod=by_owner, namespace=namespace))
         history = kepler_history(samples, span_s, prometheus.where)
     else:
         samples = await prometheus.query(agents_query(span_s, by_workload=by_owner, namespace=namespace))
         history = agents_history(samples, span_s, prometheus.where)
     if not samples:
-        raise _no_series(options.source, prometheus.where, span_s)
+        raise _no_series(source, prometheus.where, span_s)
     unusable = unusable_error(history, prometheus.where)
-    owner = _OWNERS[options.source]
+    owner = _OWNERS[source]
     return EnergyView(
         history.rows,
-        list(_sentences(history, options.source, span_s)),
+        list(_sentences(history, source, span_s)),
         f"No {owner} has a series of that time.",
-        _data(history, options.source, span_s),
+        _data(history, source, span_s),
         owner,
         [] if unusable is None else [unusable],
     )
