@@ -187,6 +187,14 @@ async def test_money_is_counted_and_what_is_unknown_stays_unknown(fake_api, fake
     assert (found["workloads"][0]["lowerJoules"], found["unknownSeconds"], found["partsJoules"]) == (None, None, None)
 
 
+@pytest.mark.parametrize("at_s", [1e300, -1.0, 253_402_300_800.0])
+async def test_a_time_that_is_none_is_not_known(fake, since, at_s):
+    fake.body = answer({**SEEN[0], "value": [at_s, "100"]})
+
+    assert "The last 24h, with the first" in flat((await since()).out)
+    assert json.loads((await since("-o", "json")).out)["until"] is None
+
+
 async def test_bounds_contain_the_point_however_each_was_extrapolated(fake, since):
     labels = {"namespace": "ml", "workload": "job/train", "device": "cpu", "kind": "allocated"}
     fake.body = answer(series("energy", 10, **labels), series("lower", 10.5, **labels), series("upper", 9.5, **labels))

@@ -21,6 +21,8 @@ from joulie_core.text import first_of, printable
 KEPLER_RULE: Final = "kepler"
 #: Below this share of the instants a node had series for a part of the time only: those at both ends may be missing.
 _WHOLE_TIME: Final = 0.98
+#: The year 10000, which no timestamp reaches, in seconds since the epoch.
+_LAST_S: Final = 253_402_300_800.0
 _FIGURES: Final = frozenset(EnergyFigure)
 _MOST_NAMED: Final = 3
 _LONGEST_NAME: Final = 80
@@ -61,7 +63,7 @@ class _Answer:
         for sample in samples:
             if sample.labels.get(FIGURE) not in _FIGURES:
                 raise CliError(f"Prometheus {where} answers series that were not asked for", "is it a Prometheus?")
-            if math.isfinite(sample.at_s):
+            if 0.0 <= sample.at_s < _LAST_S:
                 self.until_s = sample.at_s
             self._by_figure.setdefault(EnergyFigure(sample.labels[FIGURE]), []).append(sample)
 
