@@ -102,6 +102,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/container-resources.md", r"joulie-containers manager --policy .*"): Reason(
         "needs a container runtime", "tests/e2e/test_container_resources.py"
     ),
+    ("docs/energy-by-pod.md", r"kubectl joulie energy --since .*"): Reason(
+        "needs a Prometheus", "tests/e2e/test_energy_since.py"
+    ),
     ("docs/install.md", r"kubectl .* exec POD .*"): _DOCTOR_OF_NODE,
     ("docs/install.md", r"kubectl .* create secret generic bmc .*"): Reason(
         "has files and addresses to fill in", "services/outofband/tests/test_secrets.py"
@@ -118,6 +121,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
         "needs no cluster", "tests/integration/test_chart.py"
     ),
     ("docs/kubectl-joulie.md", r"pip install .*"): Reason("changes what is installed"),
+    ("docs/kubectl-joulie.md", r"kubectl create role(binding)? prometheus-reader.*"): Reason(
+        "needs a Prometheus", "tests/e2e/test_energy_since.py"
+    ),
     ("docs/live-page.md", r"kubectl .*port-forward.*"): Reason(_NO_PROCESS),
     ("docs/models.md", r"joulie-sim calibrate --check \.\.\. --left-out"): Reason("has a place to fill in"),
     ("docs/monitoring.md", r"promtool test rules"): Reason("has no file", "tests/integration/test_monitoring.py"),

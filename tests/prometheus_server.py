@@ -25,15 +25,26 @@ class PrometheusServer:
         directory: of its configuration and its data.
         targets: ports by job.
         rules: rule files.
+        labels: labels of all targets, as a cluster's service discovery sets them.
+        honor_labels: whether labels of series come before those of their target.
     """
 
-    def __init__(self, directory: Path, targets: Mapping[str, Sequence[int]], rules: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        targets: Mapping[str, Sequence[int]],
+        rules: Sequence[Path] = (),
+        *,
+        labels: Mapping[str, str] | None = None,
+        honor_labels: bool = True,
+    ) -> None:
         assert PROMETHEUS is not None
         address = f"{LOOPBACK}:{free_port()}"
         self.url = f"http://{address}"
+        known = dict(labels or {})
         jobs = [
-            f"  - job_name: {job}\n    honor_labels: true\n"
-            f"    static_configs: [{{targets: {[f'{LOOPBACK}:{port}' for port in ports]}}}]\n"
+            f"  - job_name: {job}\n    honor_labels: {'true' if honor_labels else 'false'}\n"
+            f"    static_configs: [{{targets: {[f'{LOOPBACK}:{port}' for port in ports]}, labels: {known}}}]\n"
             for job, ports in targets.items()
         ]
         files = [f"  - {path}\n" for path in rules]

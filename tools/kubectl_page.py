@@ -62,7 +62,7 @@ field, with `null` for what is unknown. Output is coloured on a terminal only, u
 | 0 | done; for `doctor`: nothing found |
 | 1 | `doctor` found something to act on; `wake`: a node does not wake, or not in time |
 | 2 | the command line is wrong |
-| 3 | the API server or the extender cannot be reached, forbids a request, or does not have the object |
+| 3 | the API server, the extender or Prometheus cannot be reached, forbids a request, or has nothing of what is asked |
 
 ## Permissions
 
@@ -76,6 +76,17 @@ kubectl create rolebinding joulie-viewers -n joulie-system --role joulie-viewer 
 ```
 
 Where savings are estimated (`operator.savings.enabled`), a Role `joulie-viewer-savings` beside them reads the ledger.
+
+`energy --since` asks a Prometheus, which `--prometheus` names. Behind a Service it is reached through the API server's
+proxy, for which users need `get` on `services/proxy` there, as of the Service `prometheus-operated` with the port 9090:
+
+```sh
+kubectl create role prometheus-reader -n monitoring --verb=get --resource=services/proxy \\
+  --resource-name=http:prometheus-operated:9090
+kubectl create rolebinding prometheus-readers -n monitoring --role prometheus-reader --group sre
+```
+
+Who may do that can read all that this Prometheus has, of all namespaces.
 
 `wake` and `maintenance` patch Nodes, which this role does not permit. RBAC knows no single annotations: who may patch
 Nodes can label, taint and cordon all of them. A role for administrators who may:

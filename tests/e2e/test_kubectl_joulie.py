@@ -1,25 +1,22 @@
 """`kubectl joulie` on a real control plane, as a user who has the role joulie-viewer and nothing else."""
 
 import asyncio
-import ipaddress
 import shutil
-import socket
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.e2e.plugin import Plugin
-from tests.e2e.service_address import ServiceAddress
+from tests.e2e.proxied_backend import ProxiedBackend
 from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
 from joulie_api.energy_factors import FACTORS_NAME
 from joulie_api.permissions import VIEWER
-from joulie_api.resources import CONFIG_MAPS, PODS, SERVICES, TELEMETRY_PROFILES, Resource
+from joulie_api.resources import CONFIG_MAPS, PODS, TELEMETRY_PROFILES
 from joulie_core.units import JOULES_PER_KWH
 from joulie_devcluster.control_plane.manifests import apply_manifests
-from joulie_devcluster.host.ports import free_port
 from joulie_sim.stack.stack import NAMESPACE
 from joulie_testing.api import make_telemetry_profile
 
@@ -28,7 +25,6 @@ pytestmark = pytest.mark.e2e
 _RBAC = "rbac.authorization.k8s.io"
 _USER = "eve"
 _SERVICE = "joulie-scheduler-extender"
-_ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
 
 
 @pytest.mark.system(
@@ -128,13 +124,7 @@ async def _explains(plugin: Plugin, system: System) -> None:
 
     # The proxy of a Service, first without endpoints: the role lets the request through, and no pod answers.
     labels = {"app.kubernetes.io/name": "joulie", "app.kubernetes.io/component": "extender"}
-    ports = [{"name": "http", "port": 9876}]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": _SERVICE, "labels": labels},
-               "spec": {"ports": ports}}  # fmt: skip
-    await client.create(SERVICES, service, NAMESPACE)
-    # The Service selects no pods, so that its endpoints are the test's.
-    endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": _SERVICE}}
-    await client.create(_ENDPOINTS, endpoints, NAMESPACE)
+    await ProxiedBackend(client, NAMESPACE, _SERVICE, "http").create(9876, labels)
     assert "cannot reach the extender" in await plugin.run("explain", "node", "h100-0", code=3)
     await _explains_through_the_proxy(plugin, system, pod)
     await client.delete(PODS, pod, namespace)
@@ -164,18 +154,8 @@ async def _counts_money(plugin: Plugin, system: System) -> None:
 
 
 async def _explains_through_the_proxy(plugin: Plugin, system: System, pod: str) -> None:
-    """The API server connects to addresses of pods that are not on loopback, so the extender gets such an address."""
-    client, host, port = system.view.client, _own_address(), free_port()
-    # No kubelet may write its status.
-    spec = {"schedulingGates": [{"name": "joulie.io/never"}], "containers": [{"name": "extender", "image": "none"}]}
-    backend = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "extender"}, "spec": spec}
-    status = {"phase": "Running", "podIP": host, "podIPs": [{"ip": host}]}
-    address = {"ip": host, "targetRef": {"kind": "Pod", "name": "extender", "namespace": NAMESPACE}}
-    subset = {"addresses": [address], "ports": [{"name": "http", "port": port}]}
-    async with ServiceAddress(port, [system.stack.cluster.extender_port], host):
-        await client.create(PODS, backend, NAMESPACE)
-        await client.merge_patch(PODS, "extender", {"status": status}, NAMESPACE, "status")
-        await client.merge_patch(_ENDPOINTS, _SERVICE, {"subsets": [subset]}, NAMESPACE)
+    backend = ProxiedBackend(system.view.client, NAMESPACE, _SERVICE, "http")
+    async with backend.answers(system.stack.cluster.extender_port):
 
         async def proxied() -> None:
             text = await plugin.run("explain", "pod", pod, "-n", system.view.namespace)
@@ -185,16 +165,6 @@ async def _explains_through_the_proxy(plugin: Plugin, system: System, pod: str) 
         await eventually(proxied, within_s=30)
         assert "Performance pods" in await plugin.run("explain", "node", "h100-0")
         assert "does not know it" in await plugin.run("explain", "node", "nix", code=3)
-    await client.delete(PODS, "extender", NAMESPACE)
-
-
-def _own_address() -> str:
-    """Return an address of this machine that is not loopback; no packet is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))
-        address: str = probe.getsockname()[0]
-    assert not ipaddress.ip_address(address).is_loopback
-    return address
 
 
 async def _checks(plugin: Plugin) -> None:

@@ -56,3 +56,9 @@ def test_a_proxys_page_becomes_the_message_cut_short():
     assert error.message.startswith("<html>xxx")
     assert len(error.message) == 200
     assert str(error).startswith("502: <html>")
+
+
+def test_the_json_of_a_service_behind_a_proxy_becomes_the_message():
+    body = b'{"status":"error","errorType":"bad_data","error":"parse error"}'
+    assert api_error(400, body).message == body.decode()
+    assert api_error(400, b'{"reason":"BadRequest"}').message == "no message"

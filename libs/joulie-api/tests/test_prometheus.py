@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from joulie_api.prometheus import PrometheusSample, QueryError, decode_samples
+from joulie_api.prometheus import PrometheusSample, QueryError, decode_samples, error_text
 
 AT_S = 1767323045.678
 DEEP = b"[" * 20_000 + b"]" * 20_000
@@ -87,3 +87,19 @@ def test_a_series_whose_value_cannot_be_read_has_none_and_the_others_have_theirs
 def test_an_invalid_vector_is_refused_with_a_reason(raw, reason):
     with pytest.raises(QueryError, match=reason):
         decode_samples(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b'{"status": "error", "errorType": "timeout", "error": "query timed out"}', "query timed out"),
+        (b'{"status": "error"}', "status error"),
+        (b'{"status": "error", "error": "\\u001b[2J"}', "\N{REPLACEMENT CHARACTER}[2J"),
+        (answer([]), None),
+        (b'{"kind": "Status", "status": "Failure", "message": "no"}', None),
+        (b"<html>", None),
+        (b"", None),
+    ],
+)
+def test_the_text_of_an_error_answer_is_told_from_answers_of_others(raw, text):
+    assert error_text(raw) == text

@@ -235,7 +235,11 @@ async def test_json_is_the_extenders_answer(cli, proxied):
     ("status", "body", "expected"),
     [
         (404, b"nothing is known of a node n9\n", "does not know it: nothing is known of a node n9"),
-        (503, b"no endpoints available", "cannot reach the extender joulie-scheduler-extender: no endpoints available"),
+        (
+            503,
+            b"no endpoints available",
+            "cannot reach the extender joulie-system/joulie-scheduler-extender: no endpoints available",
+        ),
         (403, b"cannot create services/proxy", "forbidden: cannot create services/proxy"),
         (400, b"no Pod in the request", "answered 400: no Pod in the request"),
         (200, b"<html>", "is not Joulie's extender"),

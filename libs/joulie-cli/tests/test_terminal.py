@@ -55,6 +55,7 @@ COMMANDS = [
     ("profile", "n1"),
     ("devices", "n1"),
     ("energy",),
+    ("energy", "--since", "24h", "--prometheus", "monitoring/prometheus"),
     ("savings",),
     ("power",),
     ("power", "rack"),
@@ -162,6 +163,18 @@ def explained(name):
     return poisoned({"scorePolicy": "headroom_v1", "cluster": cluster, "pod": demand, "nodes": [node]})
 
 
+def energy_of_a_day():
+    labels = {"joulie_figure": "energy", "device": "cpu", "kind": "allocated"}
+    free = {"namespace": f"ml{POISON}", "workload": f"job/train{POISON}"}
+    seen = {"joulie_figure": "seen", "node": f"n1{POISON}"}
+    result = [
+        {"metric": labels | free, "value": [1.0, "5"]},
+        {"metric": labels | free | {"kind": "x"}, "value": [1.0, "NaN"]},
+        {"metric": seen, "value": [1.0, "5"]},
+    ]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
 @pytest.fixture
 def hostile(fake_api):
     """A cluster in which each free text has the poison."""
@@ -171,6 +184,8 @@ def hostile(fake_api):
     fake_api.put_all(objects)
     body = msgspec.json.encode(explained("n1"))
     fake_api.faults.add(Respond(200, body=body), path=f"{PROXY}/debug", times=None)
+    energy = msgspec.json.encode(energy_of_a_day())
+    fake_api.faults.add(Respond(200, body=energy), path="/http:prometheus:9090/proxy/", times=None)
     version = json.dumps(poisoned({"gitVersion": "v1.34.4"})).encode()
     fake_api.faults.add(Respond(200, body=version), path="/version", times=None)
     return fake_api

@@ -150,7 +150,9 @@ def api_error(code: int, body: bytes, *, retry_after_header: str | None = None) 
         status = _STATUS_DECODER.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # A proxy may send anything. Not `decoding.decode`, which needs the errors of this module.
-        status = Status(message=body[:_EXCERPT_CHARACTERS].decode(errors="replace"))
+        status = Status()
+    if not status.message and not status.reason:
+        status.message = body[:_EXCERPT_CHARACTERS].decode(errors="replace")
     return error_of_status(code, status, retry_after_header=retry_after_header)
 
 

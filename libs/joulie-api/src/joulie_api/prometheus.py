@@ -65,6 +65,15 @@ _LABELS: Final = msgspec.json.Decoder(_Labels)
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
 
 
+def error_text(raw: bytes) -> str | None:
+    """Return the text of an error answer; None where it is not one, such as an error of what is in between."""
+    try:
+        answer = decode(_ANSWER.decode, raw, _WHAT)
+    except DecodeError:
+        return None
+    return _error_of(answer) if answer.status == "error" else None
+
+
 def decode_samples(raw: bytes) -> list[PrometheusSample]:
     """Return the series of an instant vector in the order of the answer, or the one number of a scalar.
 
@@ -79,7 +88,7 @@ def split_samples(raw: bytes) -> Sequence[msgspec.Raw | PrometheusSample]:
     try:
         answer = decode(_ANSWER.decode, raw, _WHAT)
         if answer.status != "success" or answer.data is None:
-            raise QueryError(printable(answer.error, _MAX_ERROR) or f"status {printable(answer.status, _MAX_ERROR)}")
+            raise QueryError(_error_of(answer))
         match answer.data.result_type:
             case "vector":
                 return decode(_VECTOR.decode, answer.data.result, _WHAT)
@@ -103,6 +112,10 @@ def decode_series(raw: msgspec.Raw) -> PrometheusSample:
     except DecodeError as error:
         raise QueryError(error.message) from error
     return PrometheusSample(labels, math.nan, math.nan)
+
+
+def _error_of(answer: _Answer) -> str:
+    return printable(answer.error, _MAX_ERROR) or f"status {printable(answer.status, _MAX_ERROR)}"
 
 
 def _sample(labels: Mapping[str, str], value: tuple[float, str]) -> PrometheusSample:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from joulie_cli.output import ExitCode
+from joulie_core.durations import DurationError, parse_duration
 
 #: In the order of the help.
 VERBS: Final = (
@@ -34,6 +35,9 @@ VERBS: Final = (
 PROG: Final = "kubectl joulie"
 MANAGED: Final = "joulie.io/managed=true"
 _HELP_WIDTH: Final = 79
+_DAY_S: Final = 86_400.0
+#: Digits of a number of days, so that it is no huge number.
+_MOST_DIGITS: Final = 6
 _DESCRIPTION: Final = """\
 Shows what Joulie does in a cluster, and why. Only wake and maintenance change
 anything.
@@ -44,8 +48,8 @@ exit codes:
   1  doctor found something to act on; wake: a node does not wake, or not in
      time
   2  the command line is wrong
-  3  the API server or the extender cannot be reached, forbids a request, or
-     does not have the object
+  3  the API server, the extender or Prometheus cannot be reached, forbids a
+     request, or does not have what is asked for
 
 Permissions: the ClusterRole joulie-viewer of the chart; wake and maintenance
 need to patch nodes as well.
@@ -144,3 +148,28 @@ def namespace_option(*, all_of_them: bool = False) -> argparse.ArgumentParser:
     default = "all of them by default" if all_of_them else "that of the context by default"
     parent.add_argument("-n", "--namespace", metavar="NAME", help=f"namespace; {default}")
     return parent
+
+
+def time_back(text: str, *, least_s: float, most_s: float, example: str) -> float:
+    """Return the seconds of a time such as `90m`, `24h` or `30d`: a duration, or a whole number of days.
+
+    Args:
+        text: of an option.
+        least_s: the shortest time, in seconds.
+        most_s: the longest.
+        example: the form and the bounds, for the message.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or not within the bounds.
+    """
+    days = text.removesuffix("d")
+    try:
+        if days != text and days.isascii() and days.isdecimal() and len(days) <= _MOST_DIGITS:
+            seconds = int(days) * _DAY_S
+        else:
+            seconds = parse_duration(text)
+    except DurationError:
+        seconds = 0.0
+    if not least_s <= seconds <= most_s:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time as {example}")
+    return seconds

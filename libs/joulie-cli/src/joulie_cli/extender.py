@@ -1,36 +1,39 @@
 """Queries to the extender's endpoints for people, through the API server's proxy of its Service or at a URL."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from joulie_api.decoding import decode
-from joulie_api.errors import ApiError, DecodeError, Forbidden, NotFound, ServerError
+from joulie_api.errors import DecodeError
 from joulie_api.resources import SERVICES
 from joulie_cli.cluster import ClusterReader
 from joulie_cli.output import CliError
+from joulie_cli.service_query import ProxiedService, ServiceQuery, ServiceWording
 from joulie_cli.views import decode_namespaced_name
 from joulie_cli.views.pods import EXTENDER_SELECTOR
-
-if TYPE_CHECKING:
-    from joulie_api.client import KubeClient
 
 #: The name of the port in the chart's Service.
 _PORT: Final = "http"
 _TIMEOUT_S: Final = 20.0
-_NOT_FOUND: Final = 404
-_OK: Final = 200
+#: 5,000 nodes with all terms of their scores, of 1 KB each, and as much again.
+_MAX_BYTES: Final = 16 * 1024 * 1024
 _BY_URL: Final = "--extender-url http://HOST:9876 asks it directly, for example through kubectl port-forward"
+_WORDING: Final = ServiceWording(
+    name="the extender",
+    option="--extender-url",
+    directly=_BY_URL,
+    permission="bind the Role joulie-viewer of its namespace to this user",
+    not_found="does not know it",
+)
 
 
 class ExtenderQuery:
     """The extender of one cluster; `where` names it for people."""
 
-    def __init__(self, client: "KubeClient", base: str, *, url: bool) -> None:
-        self._client = client
-        self._base = base
-        self._url = url
-        self.where = base if url else base.rpartition("/services/http:")[2].partition(":")[0]
+    def __init__(self, service: ServiceQuery, where: str) -> None:
+        self._service = service
+        self.where = where
 
     async def scoring(self, node: str) -> dict[str, Any]:
         """Return `/debug/scoring` of one node.
@@ -49,51 +52,12 @@ class ExtenderQuery:
         return await self._send("POST", "/debug/explain", {}, {"Pod": pod, "Nodes": None, "NodeNames": nodes})
 
     async def _send(self, method: str, path: str, query: dict[str, str], body: Any) -> dict[str, Any]:
-        answer = await (self._direct if self._url else self._proxied)(method, path, query, body)
+        answer = await self._service.send(method, path, query, body, timeout_s=_TIMEOUT_S, max_bytes=_MAX_BYTES)
         try:
             found: dict[str, Any] = decode(msgspec.json.decode, answer, "JSON")
         except DecodeError as error:
             raise CliError(f"{self.where} is not Joulie's extender: {path} is not JSON", _BY_URL) from error
         return found
-
-    async def _proxied(self, method: str, path: str, query: dict[str, str], body: Any) -> bytes:
-        try:
-            return await self._client.request(method, self._base + path, query=tuple(query.items()), body=body)
-        except NotFound as error:
-            raise CliError(f"the extender {self.where} does not know it: {error.message.strip()}") from error
-        except Forbidden as error:
-            raise CliError(
-                f"forbidden: {error.message}",
-                f"bind the Role joulie-viewer of its namespace to this user, or {_BY_URL}",
-            ) from error
-        except ServerError as error:
-            raise CliError(
-                f"the API server cannot reach the extender {self.where}: {error.message.strip()}",
-                f"are its pods ready, and does its NetworkPolicy allow the API server? Otherwise {_BY_URL}",
-            ) from error
-        except ApiError as error:
-            raise CliError(f"the extender {self.where} answered {error.status}: {error.message.strip()}") from error
-
-    async def _direct(self, method: str, path: str, query: dict[str, str], body: Any) -> bytes:
-        # Slow to import, and not needed for completion.
-        import aiohttp  # noqa: PLC0415
-
-        data = None if body is None else msgspec.json.encode(body)
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
-                session.request(method, self._base + path, params=query, data=data) as answer,
-            ):
-                content = await answer.read()
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            problem = str(error) or type(error).__name__
-            raise CliError(f"--extender-url {self._base}: cannot reach it: {problem}") from error
-        if answer.status == _OK:
-            return content
-        text = content[:200].decode(errors="replace").strip()
-        what = "does not know it" if answer.status == _NOT_FOUND else f"answered {answer.status}"
-        raise CliError(f"--extender-url {self._base}: it {what}: {text}")
 
 
 async def find_extender(cluster: ClusterReader, url: str | None) -> ExtenderQuery:
@@ -103,10 +67,11 @@ async def find_extender(cluster: ClusterReader, url: str | None) -> ExtenderQuer
         CliError: there is no such Service.
     """
     if url:
-        return ExtenderQuery(cluster.client, url.rstrip("/"), url=True)
+        service = ServiceQuery.at_url(cluster.client, _WORDING, url)
+        return ExtenderQuery(service, service.where)
     found = await cluster.read(SERVICES, decode_namespaced_name, label_selector=EXTENDER_SELECTOR)
     if not found:
         raise CliError(f"no Service is labelled {EXTENDER_SELECTOR}: the extender is not installed", _BY_URL)
     namespace, name = found[0]
-    path = f"{SERVICES.collection_path(namespace)}/http:{name}:{_PORT}/proxy"
-    return ExtenderQuery(cluster.client, path, url=False)
+    service = ServiceQuery.behind_proxy(cluster.client, _WORDING, ProxiedService(namespace, name, _PORT))
+    return ExtenderQuery(service, name)

@@ -28,7 +28,8 @@ class ExitCode(IntEnum):
     FINDINGS = 1
     #: The command line is wrong.
     USAGE = 2
-    #: The API server or the extender cannot be reached, forbids a request, or does not have the object.
+    #: The API server, the extender or Prometheus cannot be reached, forbids a request, or does not have what is asked
+    #: for.
     UNREADABLE = 3
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from joulie_api.energy_factors import EmissionsFactor, EnergyFactors, EnergyPric
 from joulie_api.errors import NotFound
 from joulie_api.resources import CONFIG_MAPS
 from joulie_api.savings import LEDGER_NAME, read_ledger
-from joulie_cli.arguments import add_verb, cluster_options, format_option
+from joulie_cli.arguments import add_verb, cluster_options, format_option, time_back
 from joulie_cli.cluster import ClusterReader, connect
 from joulie_cli.factors import (
     RELEASE_NAMESPACE,
@@ -29,7 +28,6 @@ from joulie_core.savings import EstimateRange, LedgerPeriod, Lever, SavingsLedge
 from joulie_core.savings.ledger import MOST_DAYS, NO_SUM, LeverSums
 from joulie_core.units import JOULES_PER_KWH
 
-_SINCE: Final = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hd])")
 _COLUMNS: Final = (
     TableColumn("LEVER"),
     TableColumn("SAVED, kWh", right=True),
@@ -155,11 +153,8 @@ async def _factors(options: Namespace, cluster: ClusterReader) -> FactorsFound:
 
 
 def _since(text: str) -> float:
-    match = _SINCE.fullmatch(text)
-    seconds = 0 if match is None else int(match["number"]) * (86_400 if match["unit"] == "d" else 3_600)
-    if not 0 < seconds <= MOST_DAYS * LedgerPeriod.DAY.seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time as 12h or 7d, up to {MOST_DAYS}d")
-    return float(seconds)
+    most_s = MOST_DAYS * LedgerPeriod.DAY.seconds
+    return time_back(text, least_s=1.0, most_s=most_s, example=f"12h or 7d, up to {MOST_DAYS}d")
 
 
 def _amount(text: str) -> float:
