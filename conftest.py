@@ -25,6 +25,7 @@ _LONGEST: Final = (
     "test_agent_pod.py",
     "test_sleep.py",
     "test_demo_process.py",
+    "test_limited_starts.py",
     "test_container_resources.py",
     "test_container_pod.py",
     "test_hostile.py",

@@ -9,6 +9,7 @@ from tools.generated import ROOT, cell, finish
 
 from joulie_core.kinds.base import API_VERSION, CustomResource
 from joulie_core.kinds.crds import RESOURCES
+from joulie_core.kinds.descriptions import described_schema
 
 _Schema = Mapping[str, Any]
 
@@ -56,7 +57,7 @@ def _section(resource: type[CustomResource]) -> Iterator[str]:
     yield "| field | type | unit | default | description |"
     yield "|---|---|---|---|---|"
     for part, model in (("spec", info.spec), ("status", info.status)):
-        schema = model.model_json_schema(by_alias=True, mode="validation")
+        schema = described_schema(model)
         yield from _rows(part, schema, schema.get("$defs", {}))
     yield ""
 

@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 from tests.e2e.proto import device_plugin_pb2 as pb
 
-#: In a container: index of the GPU that it has.
+#: In a container: indices of the GPUs that it has, with `-` between.
 GPU_INDEX: Final = "GPU_INDEX"
 _VERSION: Final = "v1beta1"
 _SERVICE: Final = "v1beta1.DevicePlugin"
@@ -118,10 +118,15 @@ class DevicePlugin:
         )
 
     def _preferred(self, available: Iterable[str]) -> list[str]:
-        """Return devices, first those of GPUs that are limited, then those of GPUs of which most is free."""
-        ids = list(available)
-        free = Counter(self.gpus[each] for each in ids)
-        return sorted(ids, key=lambda each: (not self.lock_mhz(self.gpus[each]), -free[self.gpus[each]], each))
+        """Return devices: of limited GPUs first, then one of each GPU, then of those GPUs of which most is free."""
+        ids = sorted(available)
+        free, turns = Counter(self.gpus[each] for each in ids), Counter[int]()
+        keys: dict[str, tuple[bool, int, int]] = {}
+        for each in ids:
+            gpu = self.gpus[each]
+            keys[each] = (not self.lock_mhz(gpu), turns[gpu], -free[gpu])
+            turns[gpu] += 1
+        return sorted(ids, key=keys.__getitem__)
 
     async def _allocate(self, request: pb.AllocateRequest, _context: Any) -> pb.AllocateResponse:
         return pb.AllocateResponse(
@@ -129,13 +134,14 @@ class DevicePlugin:
         )
 
     def _assign(self, ids: list[str]) -> pb.ContainerAllocateResponse:
-        (index,) = {self.gpus[each] for each in ids}
-        self.assigned_mhz[index] = self.lock_mhz(index)
-        if self.assigned_mhz[index]:
-            task = asyncio.create_task(self._time_lift(index))
-            self._timing.add(task)
-            task.add_done_callback(self._timing.discard)
-        return pb.ContainerAllocateResponse(envs={GPU_INDEX: str(index)})
+        indices = sorted({self.gpus[each] for each in ids})
+        for index in indices:
+            self.assigned_mhz[index] = self.lock_mhz(index)
+            if self.assigned_mhz[index]:
+                task = asyncio.create_task(self._time_lift(index))
+                self._timing.add(task)
+                task.add_done_callback(self._timing.discard)
+        return pb.ContainerAllocateResponse(envs={GPU_INDEX: "-".join(map(str, indices))})
 
     async def _time_lift(self, index: int) -> None:
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.e2e.dra_driver import DraDriver
 from tests.e2e.gpu_node import GpuNode
-from tests.e2e.gpu_pods import CLAIMED, PERFORMANCE, STANDARD, STAYS, TEMPLATE, Started, pod_on_gpu
+from tests.e2e.gpu_pods import CLAIMED, PERFORMANCE, STANDARD, STAYS, TEMPLATE, Started, pod_on_gpus
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
@@ -112,7 +112,7 @@ class ClaimedGpus:
         return HandedClaim(limit_mhz, started, (held, held_then), (allocation, allocation_then))
 
     async def _create(self, name: str, annotations: dict[str, str], claim: str) -> None:
-        await self.site.create(name, annotations, pod_on_gpu(name, CLAIMED, STAYS, claim=claim))
+        await self.site.create(name, annotations, pod_on_gpus(name, CLAIMED, STAYS, claim=claim))
 
     async def _started(self, name: str, annotations: dict[str, str], claim: str) -> Started:
         await self._create(name, annotations, claim)

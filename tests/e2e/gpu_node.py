@@ -29,7 +29,7 @@ from tests.e2e.gpu_pods import (
     STAYS,
     GpuLayout,
     Started,
-    pod_on_gpu,
+    pod_on_gpus,
 )
 from tests.e2e.waiting import eventually
 
@@ -64,10 +64,9 @@ class GpuNode:
     assigned_mhz: dict[int, int]
     #: Times from the kubelet's assignment of a limited GPU to the end of the limit, in seconds.
     lifts_s: list[float]
-    #: Standard pods by the GPU that they hold.
-    standard: dict[int, Workload] = field(default_factory=dict)
+    #: Standard pods by the resource of their GPUs.
+    standard: dict[str, list[Workload]] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    _ending: set["asyncio.Task[None]"] = field(default_factory=set)
     _registered: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @classmethod
@@ -88,6 +87,7 @@ class GpuNode:
             kubelet=kubelet / "pod-resources" / "kubelet.sock",
             runtime=node.layout.run / "nri" / "nri.sock",
             shortened=False,
+            interval="1s",
         )
         if layout.vendor == AMD:
             for each in layout.offered.values():
@@ -110,14 +110,13 @@ class GpuNode:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Register the plugins, and let a standard pod hold each GPU."""
+        """Register the plugins, and let standard pods hold all GPUs."""
         try:
             await self.register()
-            for resource, each in self.layout.offered.items():
-                await asyncio.gather(*(self.hold(resource) for _ in each.gpus))
+            for resource in self.layout.offered:
+                await self._hold(resource)
             yield
         finally:
-            await asyncio.gather(*self._ending, return_exceptions=True)
             await self.unregister()
 
     async def register(self) -> None:
@@ -129,58 +128,60 @@ class GpuNode:
         """Stop the device plugins."""
         await self._registered.aclose()
 
-    async def hold(self, resource: str) -> None:
-        """Run a standard pod on a GPU of a resource."""
-        started = await self.start(resource, STANDARD, then=STAYS, kind="standard")
-        self.standard[started.gpu] = self.pod(started.pod)
-
     async def hand_over(self, number: int, resources: Collection[str]) -> list[Started]:
-        """Give limited GPUs of each resource to performance pods, until at least so many were limited at that moment.
+        """Give GPUs of each resource to performance pods, until at least so many were limited at that moment.
 
-        A performance pod gets a part that nothing holds of a GPU of which a standard pod holds another, or the whole
-        GPU of a standard pod that ends. Returned are those that were limited when the kubelet assigned them.
+        A performance pod gets parts that nothing holds of GPUs of which standard pods hold others, or the whole GPUs of
+        standard pods that end. All GPUs are handed over in a round, which begins when all are limited: limits come back
+        12 s after a start. Returned are the containers of all rounds.
         """
-        lanes = [lane for resource in resources for lane in self.layout.offered[resource].lanes]
         found: list[Started] = []
-
-        def enough() -> bool:
-            of_resources = {self.layout.resource_of(each.gpu) for each in found}
-            return len(found) >= number and len(of_resources) == len(resources)
-
-        async def hand_over(gpus: range) -> None:
-            while not enough():
-                limited = [gpu for gpu in gpus if self.gpus.locks_mhz[gpu]]
-                if not limited:
-                    await asyncio.sleep(_POLL_S)
-                    continue
-                started = await self._hand_over(limited[0])
-                if started.assigned_mhz:
-                    found.append(started)
-
-        await asyncio.gather(*map(hand_over, lanes))
+        of_resources = Counter[str]()
+        while of_resources.total() < number or any(of_resources[each] == 0 for each in resources):
+            await eventually(self.all_limited, within_s=_LIMITED_S)
+            # Parts first: a pod with a GPU that the kubelet does not list yet may have any part of one, so that limits
+            # of all of these are lifted, but no whole one of another.
+            for is_whole in (False, True):
+                names = [each for each in resources if self.layout.offered[each].is_whole is is_whole]
+                for started in await asyncio.gather(*map(self._hand_all_over, names)):
+                    found += started
+            of_resources = Counter(self.layout.resource_of(gpu) for each in found for gpu in each.handed_over)
         return found
 
-    async def _hand_over(self, gpu: int) -> Started:
-        resource = self.layout.resource_of(gpu)
-        if not self.layout.offered[resource].is_whole:
-            return await self.start(resource, PERFORMANCE)
-        waiting = asyncio.create_task(self.start(resource, PERFORMANCE))
-        pod = self.standard.pop(gpu)
-        os.kill(min(await pod.pids()), signal.SIGKILL)
-        started = await waiting
-        self._delete(pod)
-        await self.hold(resource)
+    async def _hand_all_over(self, resource: str) -> list[Started]:
+        """Hand all GPUs of a resource over at once."""
+        offered = self.layout.offered[resource]
+        starts = [asyncio.create_task(self.start(resource, PERFORMANCE, gpus=gpus)) for gpus in offered.pods]
+        ended = self.standard.pop(resource) if offered.is_whole else []
+        for pids in await asyncio.gather(*(pod.pids() for pod in ended)):
+            os.kill(min(pids), signal.SIGKILL)
+        started = await asyncio.gather(*starts)
+        if offered.is_whole:
+            await asyncio.gather(*map(self._delete, ended))
+            await self._hold(resource)
         return started
 
+    async def _hold(self, resource: str) -> None:
+        """Run standard pods on all GPUs of a resource."""
+        pods = self.layout.offered[resource].pods
+        starts = (self.start(resource, STANDARD, then=STAYS, kind="standard", gpus=gpus) for gpus in pods)
+        self.standard[resource] = [self.pod(each.pod) for each in await asyncio.gather(*starts)]
+
     async def start(
-        self, resource: str, annotations: Mapping[str, str], *, then: str = "true", kind: str = "performance"
+        self,
+        resource: str,
+        annotations: Mapping[str, str],
+        *,
+        then: str = "true",
+        kind: str = "performance",
+        gpus: int = 1,
     ) -> Started:
-        """Run a pod on a GPU, and return what its first process has seen; it is deleted unless it goes on."""
+        """Run a pod on GPUs, and return what its first process has seen; it is deleted unless it goes on."""
         name = f"{kind}-{next(self._numbers)}"
-        await self.create(name, annotations, pod_on_gpu(name, resource, then))
+        await self.create(name, annotations, pod_on_gpus(name, resource, then, gpus=gpus))
         started = await self.started(name)
         if then == "true":
-            self._delete(self.pod(name))
+            await self._delete(self.pod(name))
         return started
 
     async def until_limited(
@@ -197,7 +198,7 @@ class GpuNode:
         """
         async with asyncio.timeout(_LIMITED_S):
             found: Sequence[Started] = ()
-            while not any(each.assigned_mhz for each in found):
+            while not any(each.handed_over for each in found):
                 await eventually(lambda: self.all_limited(but), within_s=60)
                 found = await start()
                 assert [each for each in found if each.lock_mhz] == []
@@ -212,6 +213,8 @@ class GpuNode:
             "metadata": {"name": name, "annotations": dict(annotations)},
             "spec": {
                 "hostNetwork": True,
+                # A token is a volume, a request and a watch for each pod.
+                "automountServiceAccountToken": False,
                 "restartPolicy": "Never",
                 "nodeSelector": {HOSTNAME_LABEL: self.node.name},
                 "terminationGracePeriodSeconds": 0,
@@ -227,13 +230,15 @@ class GpuNode:
         async with asyncio.timeout(_START_S):
             while not (found := list(seen.glob(f"{pod}@*"))):  # noqa: ASYNC110 - a container writes it
                 await asyncio.sleep(_POLL_S)
-        gpu = int(found[0].name.partition("@")[2])
+        gpus = tuple(map(int, found[0].name.partition("@")[2].split("-")))
         creation = Creation.of(self.node, pod)
         records = (found[0], seen / creation.container)
-        locks_mhz = [struct.unpack_from("I", each.read_bytes(), StubGpus.lock_at(gpu))[0] for each in records]
+        drivers = [each.read_bytes() for each in records]
+        locks_mhz = [struct.unpack_from("I", each, StubGpus.lock_at(gpu))[0] for each in drivers for gpu in gpus]
         for each in (*records, seen / creation.sandbox):
             each.unlink()
-        return Started(pod, gpu, self.assigned_mhz[gpu], max(locks_mhz), creation.took_ms)
+        handed_over = tuple(gpu for gpu in gpus if self.assigned_mhz[gpu])
+        return Started(pod, gpus, handed_over, max(locks_mhz), creation.took_ms)
 
     def pod(self, name: str) -> Workload:
         """Return a pod by its name."""
@@ -250,10 +255,9 @@ class GpuNode:
         (device,) = (each for each in profile["status"]["devices"] if each["index"] == gpu)
         return [each["pod"] for each in device["holders"]]
 
-    def _delete(self, pod: Workload) -> None:
-        task = asyncio.create_task(pod.delete())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    async def _delete(self, pod: Workload) -> None:
+        """Delete a pod that has ended: no test waits until it is gone."""
+        await self.client.delete(PODS, pod.name, self.namespace)
 
     async def restart_kubelet(self) -> None:
         """Stop the kubelet and the plugins until no GPU is limited, start it again, and wait until it offers no device.

@@ -27,13 +27,12 @@ class OfferedGpus:
     Attributes:
         gpus: their indices.
         parts: names of the parts of one, of which the plugin gives one to a pod; `{}` is the index.
-        lanes: GPUs that are handed over one after the other, beside those of the other lanes. With more at once, starts
-            delay each other so much that the agent's poll is ahead of the start hook, which is to be tested.
+        pods: how many GPUs each of the pods of a round of hand-overs has, or parts of so many; together all of them.
     """
 
     gpus: range
     parts: tuple[str, ...]
-    lanes: tuple[range, ...]
+    pods: tuple[int, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -68,15 +67,30 @@ class GpuLayout:
 WHOLE: Final = "nvidia.com/gpu"
 SHARED: Final = "nvidia.com/gpu.shared"
 PARTITION: Final = "nvidia.com/mig-3g.40gb"
+# As drivers before R470 name partitions; a later one has to be asked which GPU a partition is of.
+_WHOLE_PARTS: Final = ("GPU-{}",)
+_SHARED_PARTS: Final = ("GPU-{}::0", "GPU-{}::1")
+_PARTITION_PARTS: Final = ("MIG-GPU-{}/1/0", "MIG-GPU-{}/2/0")
 NVIDIA_GPUS: Final = GpuLayout(
     NVIDIA,
     {
-        WHOLE: OfferedGpus(range(12), ("GPU-{}",), (range(4), range(4, 8), range(8, 12))),
-        SHARED: OfferedGpus(range(12, 15), ("GPU-{}::0", "GPU-{}::1"), (range(12, 15),)),
-        # As drivers before R470 name them; a later one has to be asked which GPU a partition is of.
-        PARTITION: OfferedGpus(range(15, 18), ("MIG-GPU-{}/1/0", "MIG-GPU-{}/2/0"), (range(15, 18),)),
+        WHOLE: OfferedGpus(range(3), _WHOLE_PARTS, (1, 1, 1)),
+        SHARED: OfferedGpus(range(3, 6), _SHARED_PARTS, (1, 1, 1)),
+        PARTITION: OfferedGpus(range(6, 9), _PARTITION_PARTS, (1, 1, 1)),
     },
-    range(18, 21),
+    range(9, 12),
+)
+_EIGHTS: Final = (8, 8, 8)
+#: Few pods with many GPUs: while pods wait for the kubelet, the agent's poll lifts limits, and each start takes a third
+#: of a second of CPU.
+MANY_NVIDIA_GPUS: Final = GpuLayout(
+    NVIDIA,
+    {
+        WHOLE: OfferedGpus(range(32), _WHOLE_PARTS, (*_EIGHTS, 8)),
+        SHARED: OfferedGpus(range(32, 56), _SHARED_PARTS, _EIGHTS),
+        PARTITION: OfferedGpus(range(56, 80), _PARTITION_PARTS, _EIGHTS),
+    },
+    range(80, 80),
 )
 AMD_WHOLE: Final = "amd.com/gpu"
 AMD_PARTITION: Final = "amd.com/cpx_nps1"
@@ -85,8 +99,8 @@ _AMD_ADDRESS: Final = f"0000:{AMD_BUS >> 4:x}{{:x}}:00.0"
 AMD_GPUS: Final = GpuLayout(
     AMD,
     {
-        AMD_WHOLE: OfferedGpus(range(6), (_AMD_ADDRESS,), (range(2), range(2, 4), range(4, 6))),
-        AMD_PARTITION: OfferedGpus(range(6, 10), (_AMD_ADDRESS, "amdgpu_xcp_{}"), (range(6, 8), range(8, 10))),
+        AMD_WHOLE: OfferedGpus(range(6), (_AMD_ADDRESS,), (1, 1, 1, 1, 2)),
+        AMD_PARTITION: OfferedGpus(range(6, 10), (_AMD_ADDRESS, "amdgpu_xcp_{}"), (1, 1, 2)),
     },
     range(10, 10),
 )
@@ -106,24 +120,34 @@ class Started:
 
     Attributes:
         pod: name of its pod.
-        gpu: index of its GPU.
-        assigned_mhz: clock to which its GPU was held when the kubelet assigned it; 0 for none.
-        lock_mhz: highest clock to which its GPU was held when runc created it, and when its first process ran; 0 for
-            none.
+        gpus: indices of its GPUs.
+        handed_over: those of them that were limited when the kubelet assigned them.
+        lock_mhz: highest clock to which one of them was held when runc created it, and when its first process ran; 0
+            for none.
         creation_ms: time that containerd took for CreateContainer.
     """
 
     pod: str
-    gpu: int
-    assigned_mhz: int
+    gpus: tuple[int, ...]
+    handed_over: tuple[int, ...]
     lock_mhz: int
     creation_ms: float
 
+    @property
+    def gpu(self) -> int:
+        """The GPU of a container that has one.
 
-def pod_on_gpu(name: str, resource: str, then: str = "true", *, claim: str = "") -> dict[str, Any]:
-    """Return the spec of a pod of one container with a GPU, by a claim that there is if it is named."""
+        Raises:
+            ValueError: it has several.
+        """
+        (gpu,) = self.gpus
+        return gpu
+
+
+def pod_on_gpus(name: str, resource: str, then: str = "true", *, gpus: int = 1, claim: str = "") -> dict[str, Any]:
+    """Return the spec of a pod of one container with GPUs, or with one by a claim: a new one unless it is named."""
     if resource != CLAIMED:
-        return {"containers": [container(name, {"limits": {resource: "1"}}, then)]}
+        return {"containers": [container(name, {"limits": {resource: str(gpus)}}, then)]}
     source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": TEMPLATE}
     return {
         "containers": [container(name, {"claims": [{"name": _CLAIM}]}, then)],

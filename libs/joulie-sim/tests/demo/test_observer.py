@@ -152,6 +152,6 @@ async def test_a_run_without_a_plan_names_the_nodes_that_have_no_profile(fake_ap
         pass
 
     async with watching(observer):
-        await asyncio.wait_for(observer._clock.read.wait(), 5.0)
+        await asyncio.wait_for(observer._clock.read.wait(), 30.0)
         with pytest.raises(DemoError, match=r"1 of 1 nodes have no profile after 0 s: \['a'\]"):
             await observer.wait_planned(check, nodes=1, timeout_s=0.0)

@@ -209,6 +209,6 @@ async def test_a_resource_manager_that_starts_later_is_served(stage):
     await stage.manager.stop()
     stage.profile = Profile.ECO
     async with stage.agent():
-        await asyncio.wait_for(stage.agents[0]._changes.health_check(pb.Nothing()), 5)
+        await asyncio.wait_for(stage.agents[0]._changes.health_check(pb.Nothing()), 30)
         await stage.manager.start()
         await stage.manager.until(lambda: stage.manager.profiles == ["eco"])

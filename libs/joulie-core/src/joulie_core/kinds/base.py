@@ -63,7 +63,6 @@ class Model(BaseModel):
         populate_by_name=True,
         extra="ignore",
         frozen=True,
-        use_attribute_docstrings=True,
         use_enum_values=False,
         # JSON has neither and would contain null instead.
         allow_inf_nan=False,

@@ -16,6 +16,7 @@ from typing import Any, Final
 from joulie_core.kinds.adjustment import Adjustment
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model, NameRule
+from joulie_core.kinds.descriptions import described_schema
 from joulie_core.kinds.node_bmc import NodeBMC
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_budget import NodePowerBudget
@@ -154,7 +155,7 @@ def structural_schema(model: type[Model]) -> Schema:
     Raises:
         CrdError: the model uses a construct without structural form.
     """
-    source = model.model_json_schema(by_alias=True, mode="validation")
+    source = described_schema(model)
     return _Converter(source.get("$defs", {})).convert(source, model.__name__, ())
 
 

@@ -37,7 +37,7 @@ class LookSources:
 
 @dataclass(frozen=True, slots=True)
 class PodFound:
-    """What a look has found about one pod."""
+    """The result of a look for one pod."""
 
     #: UUIDs of its GPUs; None where these are not certain: any GPU may be one.
     gpus: frozenset[str] | None
