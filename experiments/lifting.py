@@ -31,7 +31,7 @@ from joulie_sim.tables import TextTable
 NAME: Final = "13-lifted-limits"
 DIRECTORY: Final = ROOT / NAME
 LOADS: Final = (0.3, 0.5, 0.7)
-SEEDS: Final = 10
+SEEDS: Final = 40
 _EXPERIMENT: Final = "03-homogeneous-h100"
 _NO_LIMITS: Final = "no limits"
 _NEVER: Final = "never lifted"
