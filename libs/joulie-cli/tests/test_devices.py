@@ -1,7 +1,7 @@
 import json
 
 from joulie_testing.api import make_telemetry_profile
-from joulie_testing.cli import ago
+from joulie_testing.cli import ago, words
 
 
 def device(index=0, held_as="standard", reason="AllStandard", *, holders=(("train", "standard"),), **more):
@@ -18,10 +18,6 @@ def device(index=0, held_as="standard", reason="AllStandard", *, holders=(("trai
         "holderCount": len(listed),
         **more,
     }
-
-
-def words(text):
-    return [line.split() for line in text.splitlines()]
 
 
 async def test_each_gpu_is_shown_with_its_holders_and_the_reason(fake_api, cli):

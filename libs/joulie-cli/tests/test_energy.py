@@ -3,7 +3,7 @@ import json
 import pytest
 
 from joulie_testing.api import Respond, make_telemetry_profile
-from joulie_testing.cli import ago
+from joulie_testing.cli import ago, words
 
 KWH = 3.6e6
 
@@ -32,10 +32,6 @@ def report(*workloads, age_s=7300, unknown_s=0.0):
         }
     ]
     return {"since": ago(age_s), "updatedAt": ago(10), "devices": devices, "workloads": list(workloads)}
-
-
-def words(text):
-    return [line.split() for line in text.splitlines()]
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import json
 
-from joulie_testing.prometheus import answer, series
+from joulie_testing.cli import flat, words
+from joulie_testing.prometheus import answer, increase_query, series
 
 KWH = 3.6e6
 KEPLER = [series("energy", 2 * KWH, pod_namespace="shop", pod_name="web-1"), series("seen", 90, node_name="n1")]
@@ -25,12 +26,12 @@ async def test_keplers_energy_is_by_pod_allocated_and_without_bounds(fake, since
     result = await since("--source", "kepler")
 
     ((_, _, query),) = fake.requests
-    pods = one_figure("kepler_pod_cpu_joules_total", "pod_namespace, pod_name", 'zone=~"package.*"', "energy")
+    pods = increase_query("kepler_pod_cpu_joules_total", "pod_namespace, pod_name", 'zone=~"package.*"', "energy")
     by = "container_namespace, pod_name"
     assert query["query"].split(" or ") == [
         pods,
         kepler_seen("kepler_node_cpu_joules_total", "node_name", "seen"),
-        one_figure("kepler_container_package_joules_total", by, 'mode!="idle"', "earlier"),
+        increase_query("kepler_container_package_joules_total", by, 'mode!="idle"', "earlier"),
         kepler_seen("kepler_node_package_joules_total", "instance", "earlier_seen"),
     ]
     assert "The last 24h to 2026-06-01T18:00:00Z" in flat(result.out)
@@ -54,26 +55,15 @@ async def test_earlier_kepler_is_taken_where_there_is_no_later_one_and_never_add
     matchers = 'mode!="idle",container_namespace="shop"'
     figures = query["query"].split(" or ")
     later = 'zone=~"package.*",pod_namespace="shop"'
-    assert figures[0] == one_figure("kepler_pod_cpu_joules_total", "pod_namespace", later, "energy")
-    assert figures[2] == one_figure("kepler_container_package_joules_total", "container_namespace", matchers, "earlier")
+    assert figures[0] == increase_query("kepler_pod_cpu_joules_total", "pod_namespace", later, "energy")
+    assert figures[2] == increase_query(
+        "kepler_container_package_joules_total", "container_namespace", matchers, "earlier"
+    )
     assert words(alone.out)[1] == ["shop", "web-0", "cpu", "allocated", "1.000", "-", "-"]
     assert "n1:9102 80%" in flat(alone.out)
     assert "they are in no sum" not in alone.out
     assert [row[4] for row in words(both.out)[1:2]] == ["2.000"]
     assert "Kepler before 0.10 has series of that time, too" in flat(both.out)
-
-
-def words(text):
-    return [line.split() for line in text.splitlines()]
-
-
-def flat(text):
-    return " ".join(text.split())
-
-
-def one_figure(metric, by, matchers, name):
-    increase = f"sum by ({by}) (increase({metric}{{{matchers}}}[86400s]))"
-    return f'label_replace({increase}, "joulie_figure", "{name}", "", "")'
 
 
 async def test_a_value_of_keplers_that_is_no_energy_is_named_too(fake, since):

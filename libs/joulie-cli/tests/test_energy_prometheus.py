@@ -3,6 +3,7 @@
 import pytest
 
 from joulie_testing.api import Disconnect, Respond
+from joulie_testing.cli import flat, words
 from joulie_testing.prometheus import answer, series
 
 PROXY = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy/api/v1/query"
@@ -14,14 +15,6 @@ ALL = [series("energy", 1, **LABELS)]
 @pytest.fixture(autouse=True)
 def _with_a_workload(fake):
     fake.body = answer(*ALL)
-
-
-def words(text):
-    return [line.split() for line in text.splitlines()]
-
-
-def flat(text):
-    return " ".join(text.split())
 
 
 async def test_a_service_is_asked_through_the_proxy_of_the_api_server(fake_api, cli):

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from joulie_testing.prometheus import answer, series
+from joulie_testing.cli import flat, words
+from joulie_testing.prometheus import answer, increase_query, series
 
 KWH = 3.6e6
 
@@ -39,19 +40,6 @@ def _with_workloads(fake):
     fake.body = answer(*ALL)
 
 
-def words(text):
-    return [line.split() for line in text.splitlines()]
-
-
-def flat(text):
-    return " ".join(text.split())
-
-
-def one_figure(metric, by, matchers, name):
-    increase = f"sum by ({by}) (increase({metric}{{{matchers}}}[86400s]))"
-    return f'label_replace({increase}, "joulie_figure", "{name}", "", "")'
-
-
 async def test_one_query_asks_for_all_figures_of_the_time(fake, since):
     assert (await since()).code == 0
 
@@ -59,11 +47,11 @@ async def test_one_query_asks_for_all_figures_of_the_time(fake, since):
     assert (method, path, set(query)) == ("GET", "/api/v1/query", {"query"})
     by = "namespace, workload, device, kind"
     assert query["query"].split(" or ") == [
-        one_figure("joulie_workload_energy_joules_total", by, "", "energy"),
-        one_figure("joulie_workload_energy_lower_joules_total", by, "", "lower"),
-        one_figure("joulie_workload_energy_upper_joules_total", by, "", "upper"),
-        one_figure("joulie_node_energy_joules_total", "part", "", "parts"),
-        one_figure("joulie_node_energy_unknown_seconds_total", "", "", "unknown"),
+        increase_query("joulie_workload_energy_joules_total", by, "", "energy"),
+        increase_query("joulie_workload_energy_lower_joules_total", by, "", "lower"),
+        increase_query("joulie_workload_energy_upper_joules_total", by, "", "upper"),
+        increase_query("joulie_node_energy_joules_total", "part", "", "parts"),
+        increase_query("joulie_node_energy_unknown_seconds_total", "", "", "unknown"),
         f'label_replace({SEEN_COUNT}, "joulie_figure", "seen", "", "")',
         f'label_replace({REPLACED}, "joulie_figure", "replaced", "", "")',
     ]
@@ -74,7 +62,7 @@ async def test_prometheus_adds_up_one_namespace_or_all_of_them_by_namespace(fake
 
     ((_, _, query),) = fake.requests
     by = "namespace, device, kind"
-    expected = one_figure("joulie_workload_energy_joules_total", by, 'namespace="ml"', "energy")
+    expected = increase_query("joulie_workload_energy_joules_total", by, 'namespace="ml"', "energy")
     assert query["query"].startswith(expected)
     assert "joulie_node_energy_joules_total{}" in query["query"]
 

@@ -1,4 +1,4 @@
-"""Objects of a cluster under Joulie, for tests of the command line and for its page."""
+"""Objects of a cluster under Joulie, and readers of output, for tests of the command line and for its page."""
 
 import time
 from typing import Any
@@ -7,6 +7,16 @@ from joulie_core.timestamps import rfc3339
 from joulie_testing.api import make_node, make_node_power_profile, make_node_twin, make_telemetry_profile
 
 NAMESPACE = "joulie-system"
+
+
+def words(text: str) -> list[list[str]]:
+    """Return the words of each line."""
+    return [line.split() for line in text.splitlines()]
+
+
+def flat(text: str) -> str:
+    """Return text in one line, as before it was wrapped."""
+    return " ".join(text.split())
 
 
 def ago(seconds: float) -> str:

@@ -15,6 +15,12 @@ def series(figure: str, value: object, **labels: str) -> dict[str, Any]:
     return {"metric": {"joulie_figure": figure, **labels}, "value": [AT_S, str(value)]}
 
 
+def increase_query(metric: str, by: str, matchers: str, figure: str) -> str:
+    """Return the query of one figure of a day."""
+    increase = f"sum by ({by}) (increase({metric}{{{matchers}}}[86400s]))"
+    return f'label_replace({increase}, "joulie_figure", "{figure}", "", "")'
+
+
 def answer(*found: dict[str, Any], kind: str = "vector") -> bytes:
     """Return the answer with these series."""
     return json.dumps({"status": "success", "data": {"resultType": kind, "result": found}}).encode()
