@@ -108,7 +108,7 @@ def agents_history(samples: Iterable[PrometheusSample], span_s: int, where: str)
             f"Prometheus {where} has put the namespaces of its targets in the place of those of the workloads: the "
             f"agents' series have the label {EXPORTED_NAMESPACE}",
             "scrape the agents with honor_labels: true (honorLabels in a PodMonitor), as the chart's monitors do; "
-            " what was scraped without it cannot be told by namespace",
+            "what was scraped without it cannot be told by namespace",
         )
     labels = ("namespace", "workload", "device", "kind")
     lower, upper = answer.values(EnergyFigure.LOWER, *labels), answer.values(EnergyFigure.UPPER, *labels)
