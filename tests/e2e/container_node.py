@@ -15,7 +15,8 @@ from tests.e2e.container_cgroup import ContainerGroup
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
-from joulie_api.resources import PODS
+from joulie_api.resources import EVENTS, PODS
+from joulie_core.class_caps.enforced_limit import NOT_LIFTED_EVENT
 from joulie_core.containers.idset import IdSet
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
@@ -204,6 +205,12 @@ def _allowed_of(pid: int) -> str:
     found = _ALLOWED.search(text)
     assert found is not None, text
     return found[1]
+
+
+async def started_limited(client: KubeClient, namespace: str) -> set[str]:
+    """Return the pods with an Event of a container that was started under a limit that its pod does not allow."""
+    events = await client.list(EVENTS, namespace)
+    return {each["involvedObject"]["name"] for each in events if each["reason"] == NOT_LIFTED_EVENT}
 
 
 async def run_pod(

@@ -20,7 +20,7 @@ from typing import Any, Final
 from services.agent.tests.class_limits.agent_processes import AgentProcesses
 from services.agent.tests.class_limits.stub_gpus import AMD, StubGpus
 from tests.e2e.container_creation import Creation, write_runc
-from tests.e2e.container_node import Workload
+from tests.e2e.container_node import Workload, started_limited
 from tests.e2e.device_plugin import DevicePlugin
 from tests.e2e.gpu_pods import (
     DRIVER_VOLUME,
@@ -33,9 +33,8 @@ from tests.e2e.gpu_pods import (
 )
 from tests.e2e.waiting import eventually
 
-from joulie_agent.class_limits.starts import NOT_LIFTED
 from joulie_api.client import KubeClient
-from joulie_api.resources import EVENTS, NODES, PODS, TELEMETRY_PROFILES
+from joulie_api.resources import NODES, PODS, TELEMETRY_PROFILES
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
 from joulie_devcluster.real_node.node import RealNode
@@ -246,8 +245,7 @@ class GpuNode:
 
     async def warned(self) -> set[str]:
         """Return the pods with an Event of a container that was started under a limit."""
-        events = await self.client.list(EVENTS, self.namespace)
-        return {each["involvedObject"]["name"] for each in events if each["reason"] == NOT_LIFTED}
+        return await started_limited(self.client, self.namespace)
 
     async def holders(self, gpu: int) -> list[str]:
         """Return the names of the pods that hold a GPU by the status that the agent reports."""

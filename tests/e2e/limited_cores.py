@@ -18,12 +18,11 @@ from typing import Final
 
 import aiohttp
 from tests.e2e.container_creation import Creation, write_runc
-from tests.e2e.container_node import CONTAINER, ResourceManager, Workload
+from tests.e2e.container_node import CONTAINER, ResourceManager, Workload, started_limited
 from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
-from joulie_api.resources import EVENTS, NAMESPACES, PODS
-from joulie_containers.resources.core_limit_events import NOT_LIFTED
+from joulie_api.resources import NAMESPACES, PODS
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
 from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
@@ -236,8 +235,7 @@ class LimitedCores:
 
     async def warned(self) -> set[str]:
         """Return the pods with an Event of a limit that was not lifted in time."""
-        events = await self._client.list(EVENTS, self._namespace)
-        return {each["involvedObject"]["name"] for each in events if each["reason"] == NOT_LIFTED}
+        return await started_limited(self._client, self._namespace)
 
     @property
     def _inside(self) -> str:

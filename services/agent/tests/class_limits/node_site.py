@@ -13,8 +13,8 @@ from services.agent.tests.holders.scripted_kubelet import Kubelet, container
 from services.agent.tests.holders.scripted_kubelet import pod as listed_pod
 
 from joulie_agent.class_limits.enforcement import LEASE_S
-from joulie_agent.class_limits.starts import NOT_LIFTED
 from joulie_containers.nri.proto import nri_pb2 as nri
+from joulie_core.class_caps.enforced_limit import NOT_LIFTED_EVENT
 from joulie_core.labels import MAX_SLOWDOWN, WORKLOAD_CLASS
 from joulie_testing.agent.fake_nri_runtime import FakeNriRuntime
 from joulie_testing.api import FakeApiServer, make_node, make_pod
@@ -102,4 +102,6 @@ class NodeSite:
     def warned(self):
         """Return the pods that have an Event, and its text."""
         sent = [each.json() for each in self.api.requests if each.verb == "create" and "/events" in each.path]
-        return [(each["involvedObject"]["name"], each["message"]) for each in sent if each["reason"] == NOT_LIFTED]
+        return [
+            (each["involvedObject"]["name"], each["message"]) for each in sent if each["reason"] == NOT_LIFTED_EVENT
+        ]

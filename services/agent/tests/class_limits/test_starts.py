@@ -15,11 +15,12 @@ from joulie_agent.class_limits.before_start import LiftOutcome
 from joulie_agent.class_limits.bound_pods import FIRST_LOOK_S, LOOKED_FOR_S, BoundPods
 from joulie_agent.class_limits.metrics import start_families
 from joulie_agent.class_limits.start_looks import LookSources, StartLooks
-from joulie_agent.class_limits.starts import NOT_LIFTED, ContainerStarts
+from joulie_agent.class_limits.starts import ContainerStarts
 from joulie_api.container_starts import MOST_WAITING, HookState
 from joulie_api.failures import Failures
 from joulie_api.pod_events import PodEvent
 from joulie_containers.start_hook.controller import AskOutcome, ControllerLink, listening
+from joulie_core.class_caps.enforced_limit import NOT_LIFTED_EVENT
 from joulie_core.demand import WorkloadClass
 from joulie_core.held_as import HeldAs
 from joulie_core.holders.held import NodePods
@@ -253,7 +254,7 @@ async def test_a_limit_that_is_left_is_an_event_of_the_pod_alone_that_has_the_gp
         assert await node.ask("serve") is AskOutcome.ANSWERED
         assert await node.ask("other") is AskOutcome.ANSWERED
     message = f"A container was started while its GPU, GPU-a, was limited by class: {stuck}"
-    assert node.warnings == [PodEvent("ml", "serve", "uid-serve", NOT_LIFTED, message)]
+    assert node.warnings == [PodEvent("ml", "serve", "uid-serve", NOT_LIFTED_EVENT, message)]
     series = [sample.value for family in start_families("n1", node.starts) for sample in family.samples]
     assert series[-1] == 1
 

@@ -23,6 +23,8 @@ LEASE_S: Final = 10.0
 RENEW_S: Final = 3.0
 #: How long a request to the actuator may take.
 DEADLINE_S: Final = 5.0
+#: Reason of an Event about a pod whose container was started under a limit that it does not allow.
+NOT_LIFTED_EVENT: Final = "ClassLimitNotLifted"
 
 
 class EnforcedReason(StrEnum):

@@ -29,12 +29,11 @@ from joulie_api.container_starts import (
 from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.pod_events import PodEvent
+from joulie_core.class_caps.enforced_limit import NOT_LIFTED_EVENT
 from joulie_core.holders.pod_gpus import StartingPod
 
 #: Between two attempts to reach the start hook.
 RECONNECT_S: Final = 1.0
-#: Of an Event about a pod whose container was started while one of its GPUs was limited.
-NOT_LIFTED: Final = "ClassLimitNotLifted"
 
 _log = structlog.get_logger()
 
@@ -142,7 +141,7 @@ class ContainerStarts:
         uuid, text = min(limited.items())
         more = f"; {len(limited) - 1} more" if len(limited) > 1 else ""
         message = f"A container was started while {which}, {uuid}, was limited by class: {text}{more}"
-        self._warn_pod(PodEvent(start.namespace, start.pod, start.uid, NOT_LIFTED, message))
+        self._warn_pod(PodEvent(start.namespace, start.pod, start.uid, NOT_LIFTED_EVENT, message))
 
 
 def _answer(question: _Question, *, lifted: bool) -> None:

@@ -4,16 +4,13 @@ Source: docs/decisions/0067-class-limits-on-cores.md.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from joulie_core.class_caps.allowed_slowdown import AllowedSlowdown
+from joulie_core.class_caps.enforced_limit import NOT_LIFTED_EVENT
 from joulie_core.class_caps.pod_consent import PodConsent
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import Placement
-
-#: As of a GPU, which `joulie_agent.class_limits.starts` tells.
-NOT_LIFTED: Final = "ClassLimitNotLifted"
 
 
 class CoreLimitEvents:
@@ -52,7 +49,7 @@ class CoreLimitEvents:
         }
         for name, group in sorted(found - self._told, key=lambda each: (each[0], min(each[1]))):
             message = f"CPUs {group} have a limit by class that its pod does not allow, and that was not lifted in time"
-            self._record(containers[name], NOT_LIFTED, message)
+            self._record(containers[name], NOT_LIFTED_EVENT, message)
         self._told = {each for each in self._told | found if each[0] in containers}
 
 
